@@ -48,7 +48,7 @@ func reportOfSeveral(s *session, paths []string, path string, opt reportOptions)
 	}
 	document := func() (*page.Document, error) { return published.Report(paths[0]) }
 	if len(paths) > 1 {
-		document = func() (*page.Document, error) { return compare.Compare(paths) }
+		document = func() (d *page.Document, err error) { d, _, err = compare.Compare(paths); return d, err }
 	}
 	d, err := document()
 	if err != nil {

@@ -262,7 +262,7 @@ func exportTables(paths []string, what string) (tables []*page.Table, left leftO
 			return nil, left, err
 		}
 	} else {
-		d, err := compare.Compare(list.Map(folders, func(f export.Folder) string { return f.Dir }))
+		d, _, err := compare.Compare(list.Map(folders, func(f export.Folder) string { return f.Dir }))
 		if err != nil {
 			return nil, left, err
 		}

@@ -94,7 +94,9 @@ func (c *controller) differing(job ledger.Job) []string {
 	for _, o := range all {
 		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
 		swept := func(d configs.Dimension) bool { return strings.TrimLeft(d.Key, "+") == key }
-		if key == sweeps.ArmKey || slices.ContainsFunc(c.plan.dims, swept) {
+		if key == sweeps.ArmKey {
+			out = append(out, c.plan.study.Sets(job.Arm))
+		} else if slices.ContainsFunc(c.plan.dims, swept) {
 			out = append(out, o)
 		}
 	}

@@ -98,8 +98,10 @@ func PrintStatus(dir string) error {
 		s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
 	opt, rows := ResultOf(dir, s, jobs)
 	stdout.Print(sweeps.Table(rows, opt, stdout.Width()))
-	if warned := sweeps.Warned(rows, warningsOf); warned != "" {
-		stdout.Print(stdout.Fold(strings.ReplaceAll(warned, "`", ""), stdout.Width(), 4) + "\n")
+	for _, line := range append(sweeps.ToldAnswers(dir), sweeps.Warned(rows, warningsOf)) {
+		if line != "" {
+			stdout.Print(stdout.Fold(strings.NewReplacer("`", "", `\`, "").Replace(line), stdout.Width(), 4) + "\n")
+		}
 	}
 	for _, job := range jobs {
 		switch job.State {

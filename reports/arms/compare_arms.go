@@ -1,6 +1,7 @@
 package arms
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -17,10 +18,13 @@ import (
 
 // ComparedArm holds the runs of one setting in a comparison.
 type ComparedArm struct {
-	Name  string // arm 1, arm 2, …: letters are runs
-	Runs  []*record.Run
-	Names []string // of the runs
-	Asked string   // what they are of and answers how its arms differ, whose rule is its own; "": nothing
+	Name   string // arm 1, arm 2, …: letters are runs
+	Runs   []*record.Run
+	Names  []string // of the runs
+	Asked  string   // what they are of and answers how its arms differ, whose rule is its own; "": nothing
+	Policy string   // that is compared, as evals.jsonl names it; "": what each run ended with, the best checkpoint where there is one
+
+	Answered func(split, metric string) *ArmComparison // the difference from the first arm by a study's own rule; nil: there is none
 }
 
 // ArmsOf groups runs whose configs differ in nothing but the seed and that read the same data, in order of appearance. Two runs
@@ -154,7 +158,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 		var yards []results.Yardstick
 		yards, t.warning = ArmYardsticks(t.baselines)
 		for _, a := range arms {
-			arm, err := ArmOf(a.Runs, k.split, k.metric, "")
+			arm, err := ArmOf(a.Runs, k.split, k.metric, a.Policy)
 			if err != nil {
 				continue
 			}
@@ -386,7 +390,7 @@ func (t ArmTable) Told() (rows []Told, over string) {
 // ToldOf are the rows of arms on a split by a metric, their names as short as tells them apart; one without such scores has its name
 // alone. nil: none has them.
 func ToldOf(seeded []ComparedArm, split, metric string) (rows []Told, over string) {
-	scored := list.Filter(seeded, func(a ComparedArm) bool { _, err := ArmOf(a.Runs, split, metric, ""); return err == nil })
+	scored := list.Filter(seeded, func(a ComparedArm) bool { _, err := ArmOf(a.Runs, split, metric, a.Policy); return err == nil })
 	if len(scored) == 0 {
 		return nil, ""
 	}
@@ -394,6 +398,9 @@ func ToldOf(seeded []ComparedArm, split, metric string) (rows []Told, over strin
 	for i, a := range seeded {
 		if len(rows) == i || rows[i].Name != a.Name {
 			rows = slices.Insert(rows, i, Told{Name: a.Name, Runs: a.Runs})
+		}
+		if a.Answered != nil {
+			rows[i].Difference = cmp.Or(a.Answered(split, metric), rows[i].Difference)
 		}
 	}
 	for i, name := range ShortNames(list.Map(rows, func(r Told) string { return r.Name })) {

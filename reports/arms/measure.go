@@ -29,8 +29,13 @@ func (r Refused) Sentence(name, reference string) string {
 }
 
 // OtherRewards refuses runs whose scores of one name are rewards of two kinds. Recorded rewards are where drawing at random among the
-// recorded candidates scores otherwise, rewards of answers where other terms make them.
+// recorded candidates scores otherwise, rewards of answers where other terms make them. Scenes of the built-in data that other seeds drew
+// have the numbers of the questions in common, and no more.
 func OtherRewards(a, b *record.Run, split, metric string) Refused {
+	seed := func(r *record.Run) float64 { x, _ := r.SettingNumber("data", "shapes", "seed"); return x }
+	if seed(a) != seed(b) {
+		return OtherQuestions()
+	}
 	why := ""
 	switch metric {
 	case "reward":

@@ -44,6 +44,8 @@ func TestOtherRewards(t *testing.T) {
 		{"a term that counts for nothing", rouge, run("rewards: {rouge: {weight: 1.0}, judge: {weight: 0, model: b}}", nil, nil), "reward", ""},
 		{"how a judge is asked", run("rewards: {judge: {weight: 1.0, parallel: 8}}", nil, nil),
 			run("rewards: {judge: {weight: 1.0, parallel: 1}}", nil, nil), "reward", ""},
+		{"scenes of another seed", run("data: {shapes: {seed: 1}}", nil, nil), run("data: {shapes: {seed: 2}}", nil, nil), "accuracy",
+			"on the same questions"},
 		{"accuracy is what it is", rouge, run("rewards: {rouge: {weight: 0.5}}", nil, nil), "accuracy", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

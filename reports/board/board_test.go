@@ -16,6 +16,7 @@ import (
 
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/curves"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/sweeps"
@@ -427,6 +428,11 @@ func TestComparisonAndExport(t *testing.T) {
 	}
 	if len(c.Pairs) != 1 || c.Pairs[0].Verdict != "better" || c.Pairs[0].Low > c.Pairs[0].Mean || !strings.Contains(c.Report, "<table>") {
 		t.Errorf("differences: %+v (%s)", c.Pairs, c.Note)
+	}
+	golden.Write(t, root, map[string]string{sweeps.AnswerFile: "# Question\n",
+		page.ReportFile: "# S\n\n## Answers\n\n- **1. X?** `b` wins.\n"})
+	if c, err := b.comparison(idOf(one) + "," + idOf(two)); err != nil || c.Note != "b wins." {
+		t.Errorf("runs of a question: %v, %q", err, c.Note)
 	}
 	out := filepath.Join(t.TempDir(), "site")
 	if n, err := b.Export(out); err != nil || n != 2 {

@@ -64,18 +64,18 @@ type detail struct {
 // shownResult is a line of a table of results, with its numbers as all pages write them.
 type shownResult struct {
 	record.StageResult
-	Level string           `json:"level"` // mean ± SE
-	Gains map[string]*gain `json:"gains"` // by baseline
+	Level string                         `json:"level"` // mean ± SE
+	Gains map[string]*results.Difference `json:"gains"` // by baseline
 }
 
 // show takes results, with the notes that their marks need.
 func (d *detail) show(stages []record.StageResult) {
 	var words [][]string
 	d.Results = list.Map(stages, func(r record.StageResult) shownResult {
-		out := shownResult{r, page.MeanSE(r.Mean, r.SE), map[string]*gain{}}
+		out := shownResult{r, page.MeanSE(r.Mean, r.SE), map[string]*results.Difference{}}
 		for _, y := range results.Yardsticks() {
 			if p := *y.Gain(&r); p != nil {
-				out.Gains[y.Policy] = gainOf(p)
+				out.Gains[y.Policy] = results.DifferenceOf("", p)
 				words = append(words, []string{out.Gains[y.Policy].Words})
 			}
 		}

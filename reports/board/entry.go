@@ -27,58 +27,43 @@ const stateUnread = "unread"
 
 // entry is a line of the list of runs.
 type entry struct {
-	ID        string   `json:"id"`
-	Path      string   `json:"path"`
-	Sweep     string   `json:"sweep,omitempty"` // id
-	Job       string   `json:"job,omitempty"`
-	State     string   `json:"state"`
-	Error     string   `json:"error,omitempty"`
-	Title     string   `json:"title,omitempty"`
-	Task      string   `json:"task,omitempty"`
-	Seed      *int64   `json:"seed,omitempty"`
-	Overrides []string `json:"overrides,omitempty"`
-	Phase     string   `json:"phase,omitempty"`
-	Epoch     int      `json:"epoch,omitempty"` // of the phase, finished
-	Step      int64    `json:"step,omitempty"`  // global
-	Start     float64  `json:"start,omitempty"` // seconds since 1970
-	Seconds   float64  `json:"seconds,omitempty"`
-	Updated   float64  `json:"updated,omitempty"`
-	Progress  *float64 `json:"progress,omitempty"` // share of all epochs
-	Left      *float64 `json:"left,omitempty"`     // seconds, about
-	Metric    string   `json:"metric,omitempty"`   // what best, baseline and gain are
-	Split     string   `json:"split,omitempty"`
-	Policy    string   `json:"policy,omitempty"` // the phase that the score is of the end of; "": the best policy, or rows of one that goes on
-	Data      string   `json:"data,omitempty"`   // name and fingerprint, of a run that has ended: scores on other data are no rivals
-	Best      *float64 `json:"best,omitempty"`
-	Score     string   `json:"score,omitempty"` // best as the report writes it, of a run that has ended
-	Baseline  *float64 `json:"baseline,omitempty"`
-	Over      string   `json:"over,omitempty"`      // name of the baseline
-	Untrained bool     `json:"untrained,omitempty"` // the best is the policy that it began with
-	Gain      *gain    `json:"gain,omitempty"`
-	Warnings  int      `json:"warnings,omitempty"`
-	Stops     int      `json:"stops,omitempty"`  // findings that say stop
-	Warned    []string `json:"warned,omitempty"` // names of what they are
-	Tags      []string `json:"tags,omitempty"`
-	Note      string   `json:"note,omitempty"`
-	Version   int64    `json:"version"`
+	ID        string              `json:"id"`
+	Path      string              `json:"path"`
+	Sweep     string              `json:"sweep,omitempty"` // id
+	Job       string              `json:"job,omitempty"`
+	State     string              `json:"state"`
+	Error     string              `json:"error,omitempty"`
+	Title     string              `json:"title,omitempty"`
+	Task      string              `json:"task,omitempty"`
+	Seed      *int64              `json:"seed,omitempty"`
+	Overrides []string            `json:"overrides,omitempty"`
+	Phase     string              `json:"phase,omitempty"`
+	Epoch     int                 `json:"epoch,omitempty"` // of the phase, finished
+	Step      int64               `json:"step,omitempty"`  // global
+	Start     float64             `json:"start,omitempty"` // seconds since 1970
+	Seconds   float64             `json:"seconds,omitempty"`
+	Updated   float64             `json:"updated,omitempty"`
+	Progress  *float64            `json:"progress,omitempty"` // share of all epochs
+	Left      *float64            `json:"left,omitempty"`     // seconds, about
+	Metric    string              `json:"metric,omitempty"`   // what best, baseline and gain are
+	Split     string              `json:"split,omitempty"`
+	Policy    string              `json:"policy,omitempty"` // the phase that the score is of the end of; "": the best policy, or rows of one that goes on
+	Data      string              `json:"data,omitempty"`   // name and fingerprint, of a run that has ended: scores on other data are no rivals
+	Best      *float64            `json:"best,omitempty"`
+	Score     string              `json:"score,omitempty"` // best as the report writes it, of a run that has ended
+	Baseline  *float64            `json:"baseline,omitempty"`
+	Over      string              `json:"over,omitempty"`      // name of the baseline
+	Untrained bool                `json:"untrained,omitempty"` // the best is the policy that it began with
+	Gain      *results.Difference `json:"gain,omitempty"`
+	Warnings  int                 `json:"warnings,omitempty"`
+	Stops     int                 `json:"stops,omitempty"`  // findings that say stop
+	Warned    []string            `json:"warned,omitempty"` // names of what they are
+	Tags      []string            `json:"tags,omitempty"`
+	Note      string              `json:"note,omitempty"`
+	Version   int64               `json:"version"`
 
 	dir   string
 	stamp stamp
-}
-
-// gain is a difference with its interval, as the run's report has it.
-type gain struct {
-	Mean    float64 `json:"mean"`
-	Low     float64 `json:"low"`
-	High    float64 `json:"high"`
-	Verdict string  `json:"verdict"`
-	Text    string  `json:"text"`  // mean and interval as all pages write them
-	Words   string  `json:"words"` // the verdict as their tables write it, with what keeps it open and its marks
-}
-
-func gainOf(p *stats.Paired) *gain {
-	text, _, _, words := p.Cells()
-	return &gain{p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict), text, words}
 }
 
 // stamp is what changes when a run does.
@@ -171,7 +156,7 @@ func (e *entry) judged(stages []record.StageResult) {
 		e.Policy = planned.Policy
 	}
 	if p != nil {
-		e.Over, e.Gain, e.Baseline = over.Short, gainOf(p), finite(planned.Mean-p.Mean)
+		e.Over, e.Gain, e.Baseline = over.Short, results.DifferenceOf("", p), finite(planned.Mean-p.Mean)
 	}
 }
 

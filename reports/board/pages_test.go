@@ -53,7 +53,7 @@ func TestOneQuestionHasOneInterval(t *testing.T) {
 		families[found[1]] = true
 		return text
 	}
-	document, pairs, err := compare.ComparePairs(six)
+	document, pairs, err := compare.Compare(six)
 	reportstest.Must(t, err)
 	want := pairs[0].Text
 	b := boardOf(root)
@@ -64,7 +64,7 @@ func TestOneQuestionHasOneInterval(t *testing.T) {
 	}
 	shown, err := b.comparison(strings.Join(ids, ","))
 	reportstest.Must(t, err)
-	more, others, err := compare.ComparePairs(dirs)
+	more, others, err := compare.Compare(dirs)
 	reportstest.Must(t, err)
 	for name, text := range map[string]string{"sweep": read(reportstest.ReadReport(t, sweep)), "comparison": read(document.Text()),
 		"of more runs": read(more.Text()), "its pair": others[0].Text, "board": shown.Pairs[0].Text, "board's report": shown.Report} {
@@ -77,7 +77,7 @@ func TestOneQuestionHasOneInterval(t *testing.T) {
 	}
 
 	want = b.entryAt(t, dirs[0]).Gain.Text
-	document, _, err = compare.ComparePairs(dirs[:2])
+	document, _, err = compare.Compare(dirs[:2])
 	reportstest.Must(t, err)
 	for name, text := range map[string]string{"report": reportstest.ReadReport(t, dirs[0]), "comparison": document.Text()} {
 		if !strings.Contains(text, want) {

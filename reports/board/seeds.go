@@ -95,7 +95,8 @@ func (b *Board) settings(id string) ([]alike, error) {
 	}
 	var groups []alike
 	for _, setting := range sweeps.ModelOf(jobs, opt).Settings {
-		g := alike{label: cmp.Or(strings.Join(setting.Overrides, " "), "all seeds")}
+		arm, label := setting.Jobs[0].Params[sweeps.ArmKey], cmp.Or(strings.Join(setting.Overrides, " "), "all seeds")
+		g := alike{label: strings.Replace(label, sweeps.ArmKey+"="+arm, opt.Study.Sets(arm), 1)}
 		for _, j := range setting.Jobs {
 			if e, ok := b.run(idOf(j.Dir)); ok && e.State != "failed" {
 				g.ids = append(g.ids, e.ID)

@@ -26,7 +26,7 @@ type comparison struct {
 	Report   string            `json:"report"`   // HTML: run report's comparison
 	Pairs    []compare.Pairing `json:"pairs"`
 	Arms     [][]string        `json:"arms,omitempty"` // ids, where some runs differ in their seed only: pairs are then of arms
-	Note     string            `json:"note,omitempty"` // why there are no intervals
+	Note     string            `json:"note,omitempty"` // what a question of the runs answers, or why there are no intervals
 }
 
 func (b *Board) selected(ids string) ([]entry, error) {
@@ -80,14 +80,14 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 		c.Note = "A run's files are too large to compare here: `run report A B`."
 		return c, nil
 	}
-	document, pairs, err := compare.ComparePairs(list.Map(runs, func(e entry) string { return e.dir }))
+	dirs := list.Map(runs, func(e entry) string { return e.dir })
+	document, pairs, err := compare.Compare(dirs)
 	if err != nil {
 		c.Note = err.Error()
 		return c, nil
 	}
-	if pairs != nil {
-		c.Pairs = pairs
-	}
+	c.Pairs = append(c.Pairs, pairs...)
+	c.Note = strings.NewReplacer("`", "", `\`, "").Replace(strings.Join(compare.Answers(dirs), " "))
 	arms, err := b.arms(ids)
 	if err != nil {
 		return nil, err

@@ -112,11 +112,13 @@ func TestListTellsAnswersOfAStudy(t *testing.T) {
 	differences := func(rows ...results.Difference) any {
 		return map[string]any{"differences": results.Differences{Rows: rows}}
 	}
-	one := results.Difference{Label: "1  x=<b> − slow_one", Text: "+0.10 [+0.07, +0.14]", Verdict: stats.Better}
+	one := results.Difference{Label: "1  x=<b> − slow_one", Text: "+0.10 [+0.07, +0.14]", Verdict: stats.Better, Words: "better †"}
+	old := results.Difference{Label: "old", Text: "+0.1 [+0.0, +0.2]", Verdict: stats.Worse} // of a report without words
 	for want, data := range map[string]any{"": map[string]any{"runs": 3},
-		"1  x=<b> − slow_one: +0.10 [+0.07, +0.14], better": differences(one),
-		"1  x=<b> − slow_one: +0.10 [+0.07, +0.14], better; 2  c − a: same scores": differences(one,
-			results.Difference{Label: "2  c − a", Text: "0", Verdict: stats.NotSeparable})} {
+		"old: +0.1 [+0.0, +0.2], worse":                       differences(old),
+		"1  x=<b> − slow_one: +0.10 [+0.07, +0.14], better †": differences(one),
+		"1  x=<b> − slow_one: +0.10 [+0.07, +0.14], better †; 2  c − a: same scores": differences(one,
+			results.Difference{Label: "2  c − a", Text: "0", Verdict: stats.NotSeparable, Words: "same scores"})} {
 		more, err := webchart.Lively(data)
 		reportstest.Must(t, err)
 		golden.Write(t, dir, map[string]string{sweepFile: "a ledger"})
@@ -129,6 +131,14 @@ func TestListTellsAnswersOfAStudy(t *testing.T) {
 		if s, _ := b.sweep(idOf(dir)); s.Lead != want {
 			t.Errorf("the list says %q, want %q", s.Lead, want)
 		}
+	}
+}
+
+// An arm is called by what it sets where its label says that.
+func TestArmsByWhatTheySet(t *testing.T) {
+	study := &sweeps.Study{Arms: []sweeps.StudyArm{{Name: "A", Label: "lr=1"}, {Name: "rce", Label: "RCE"}}}
+	if got := study.Sets("A") + " " + study.Sets("rce"); got != "lr=1 arm=rce" {
+		t.Error(got)
 	}
 }
 

@@ -322,9 +322,12 @@ func (f *Figure) drawBlock(rows [][]*Panel, area, whole draw.Canvas) {
 		for j, p := range row {
 			if size := plots[i][j].DataCanvas(canvases[i][j]).Size(); !p.Blank() {
 				fit(&plots[i][j].Y, size.Y, func(string) vg.Length { return lineHeight })
-				if !p.Tilted {
-					fit(&plots[i][j].X, size.X, func(label string) vg.Length { return TextStyle(tickSize, false, Black).Width(label) + tickGap })
-				}
+				fit(&plots[i][j].X, size.X, func(label string) vg.Length {
+					if p.Tilted {
+						return 13 / vg.Length(math.Sin(Tilt)) / 1.6
+					}
+					return TextStyle(tickSize, false, Black).Width(label) + tickGap
+				})
 			}
 		}
 	}

@@ -22,34 +22,19 @@ import (
 // maxSettings is how many differing config keys a comparison lists.
 const maxSettings = 60
 
+// Pairing is a difference from the first run or arm of a comparison on the same questions, as its tables state it.
+type Pairing struct {
+	Split   string `json:"split"`
+	Metric  string `json:"metric"`
+	Against string `json:"against"`
+	results.Difference
+}
+
 // Compare writes a comparison of runs as markdown: what each ended with (its best policy, or its last
 // phase) against the first run on the same questions, p-values corrected for all comparisons made, and
 // the settings that differ. Runs that differ in nothing but their seed are one arm, and arms are
-// compared for new questions and new seeds both.
-func Compare(dirs []string) (*page.Document, error) {
-	d, _, err := ComparePairs(dirs)
-	return d, err
-}
-
-// Pairing is a difference from the first run or arm of a comparison on the same questions, as its tables state it.
-type Pairing struct {
-	Split   string  `json:"split"`
-	Metric  string  `json:"metric"`
-	Name    string  `json:"name"`
-	Against string  `json:"against"`
-	Mean    float64 `json:"mean"`
-	Low     float64 `json:"low"`
-	High    float64 `json:"high"`
-	Verdict string  `json:"verdict"`
-	Text    string  `json:"text"` // mean and interval as all pages write them
-}
-
-func pairing(split, metric, name, against string, p stats.Paired) Pairing {
-	return Pairing{split, metric, name, against, p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict), p.Gain()}
-}
-
-// ComparePairs is Compare, with the differences as numbers besides.
-func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
+// compared for new questions and new seeds both. The differences are returned as numbers too.
+func Compare(dirs []string) (*page.Document, []Pairing, error) {
 	if len(dirs) < 2 {
 		return nil, nil, fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
 	}
@@ -63,6 +48,7 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 	}
 	var d page.Document
 	d.Heading(1, "Comparison of %s", page.Plural(len(runs), "run"))
+	seeded := asked(&d, arms.ArmsOf(runs))
 	steps := slices.ContainsFunc(runs, func(run *record.Run) bool { return run.LastStep() > 0 })
 	var rows [][]string
 	for i, run := range runs {
@@ -81,7 +67,7 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 		header = slices.Insert(header, 3, "optimizer steps", ">reader calls", ">training")
 	}
 	d.Table(header, rows)
-	pairs, err := writeComparisons(&d, runs)
+	pairs, err := writeComparisons(&d, runs, seeded)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -91,16 +77,20 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 
 // writeComparisons compares the runs one by one, or by arms where some differ in their seed only. It returns the
 // differences of its tables.
-func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, err error) {
+func writeComparisons(d *page.Document, runs []*record.Run, seeded []arms.ComparedArm) (pairs []Pairing, err error) {
 	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
-	seeded := asked(d, arms.ArmsOf(runs))
 	split, missing := arms.Controls(seeded)
 	if missing != "" {
 		defer d.Paragraph("%s", missing)
 	}
 	if split || slices.ContainsFunc(seeded, func(a arms.ComparedArm) bool { return len(a.Runs) > 1 }) {
-		items := list.Map(seeded, func(a arms.ComparedArm) string {
+		settings := Settings(runs)
+		items := list.Map(stat.Indices(len(seeded)), func(i int) string {
+			a, sets := seeded[i], settings[i].Name
 			item := fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"), page.Joined(a.Names))
+			if !strings.HasPrefix(sets, a.Name) {
+				item += ", " + page.InlineCode(sets)
+			}
 			if len(a.Runs) == 1 {
 				item += " (one seed: other seeds may differ)"
 			}
@@ -121,7 +111,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		for _, t := range tables {
 			t.Write(d)
 			for name, c := range t.Differences() {
-				pairs = append(pairs, pairing(t.Split, t.Metric, name, t.Reference, c.Paired))
+				pairs = append(pairs, Pairing{t.Split, t.Metric, t.Reference, *results.DifferenceOf(name, &c.Paired)})
 			}
 		}
 		if len(tables) == 0 {
@@ -140,7 +130,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		for _, e := range t.entries {
 			if e.paired != nil {
 				trained = trained || t.drawn(e)
-				pairs = append(pairs, pairing(t.split, t.metric, e.name, t.entries[0].name, *e.paired))
+				pairs = append(pairs, Pairing{t.split, t.metric, t.entries[0].name, *results.DifferenceOf(e.name, e.paired)})
 			}
 		}
 	}
@@ -148,6 +138,12 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		d.Paragraph("One seed is one draw: to judge the settings, run each with three seeds (`-m seed=0,1,2`) and compare all of the runs.")
 	}
 	return pairs, nil
+}
+
+// Answers are those of the questions that runs are of.
+func Answers(dirs []string) (answers []string) {
+	of := list.Unique(list.Map(dirs, sweeps.AskedIn))
+	return slices.Concat(list.Map(slices.DeleteFunc(of, func(dir string) bool { return dir == "" }), sweeps.ToldAnswers)...)
 }
 
 // asked notes of which question arms are, and tells the answers (run ask): no table gives another one.
@@ -418,14 +414,13 @@ func compareSettings(d *page.Document, runs []*record.Run) {
 		cells := list.Map(one.Values, func(value *string) string { return page.Plain(cut(value, 0, math.MaxInt)) })
 		return append([]string{"`" + one.Key + "`"}, cells...)
 	})
-	switch {
-	case len(rows) == 0:
+	if len(rows) == 0 {
 		d.Paragraph("None.")
-	case len(rows) > maxSettings:
-		d.Table(header, rows[:maxSettings])
-		d.Paragraph("and %d more.", len(rows)-maxSettings)
-	default:
-		d.Table(header, rows)
+		return
+	}
+	d.Table(header, rows[:min(len(rows), maxSettings)])
+	if n := len(rows) - maxSettings; n > 0 {
+		d.Paragraph("and %d more.", n)
 	}
 }
 

@@ -54,7 +54,7 @@ func TestCompareTellsTheAnswerToAQuestion(t *testing.T) {
 			"ended with: `lr=2` is not separable from `lr=1`: +0.2.", "better than arm 1"},
 	} {
 		golden.Write(t, study, map[string]string{sweeps.AnswerFile: tc.answer, page.ReportFile: tc.report})
-		d, pairs, err := ComparePairs(dirs)
+		d, pairs, err := Compare(dirs)
 		reportstest.Must(t, err)
 		asked := strings.Contains(tc.answer, "Question")
 		if text := d.Text(); !strings.Contains(text, tc.want) || strings.Contains(text, tc.not) ||

@@ -77,7 +77,7 @@ func TestCompareSaysLooks(t *testing.T) {
 
 // compareText is a comparison as run report prints it.
 func compareText(dirs []string) (string, error) {
-	d, err := Compare(dirs)
+	d, _, err := Compare(dirs)
 	if err != nil {
 		return "", err
 	}

@@ -25,7 +25,7 @@ func TestPaperFigures(t *testing.T) {
 		reportstest.Must(t, os.WriteFile(filepath.Join(dirs[i], record.MetricsFile), fmt.Appendf(nil, `{"kind":"epoch","phase":"grpo",`+
 			`"epoch":1,"step":9,"global_step":9,"time":1,"val_reward":0.%d}`+"\n", 3+i), 0o644))
 	}
-	_, pairs, err := ComparePairs(dirs)
+	_, pairs, err := Compare(dirs)
 	reportstest.Must(t, err)
 	figures, err := PaperFigures(dirs, 85*vg.Millimeter)
 	reportstest.Must(t, err)

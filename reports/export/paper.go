@@ -42,6 +42,7 @@ type paperBlock struct {
 	rows          []arms.Told     // of arms first; one that was not scored has its name alone
 	arms          int             // how many rows are arms; 0: policies of one run
 	best          map[string]bool // rows that no other is better than
+	last          bool            // arms are judged by the policies that their runs ended with
 }
 
 // Table returns a table of arms for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Each is a row; of one
@@ -152,7 +153,7 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 		if b.rows, b.over = arms.ToldOf(seeded, split, metric); len(b.rows) == 0 {
 			return b, nil
 		}
-		b.arms = len(seeded)
+		b.arms, b.last = len(seeded), seeded[0].Policy != ""
 		if len(seeded) == 1 {
 			b.rows[0].Name = "trained policy"
 		}
@@ -322,11 +323,19 @@ func caption(blocks []*paperBlock, columns []string) string {
 	}
 	if has("p", "verdict") {
 		with = append(with, "p-values and verdicts of these "+of+"s, corrected for their number (Holm)")
+		for _, r := range first.rows[:min(first.arms, 2)] { // the stage is that of all
+			if r.Difference != nil && r.Difference.Stage.N > 0 {
+				with[len(with)-1] += " and for " + r.Difference.Stage.String()
+			}
+		}
 	}
 	if len(with) > 0 {
 		text += ", with " + page.Joined(with)
 	}
 	text += "."
+	if first.last {
+		text += " Of each run the policy that it ended with."
+	}
 	if has("score", "gain", "difference") {
 		text += " ± is half of the 95% interval."
 	}

@@ -75,7 +75,8 @@ func (p Paper) methods(runs []*record.Run, values map[string][]string, blocks []
 		text += what + ": " + page.Joined(list.Unique(list.Map(runs, of))) + ". "
 	}
 	tell("Optimizer steps", func(r *record.Run) string { return page.Thousands(r.LastStep()) })
-	tell("Seeds", func(r *record.Run) string { return fmt.Sprint(r.Seed()) })
+	seeds := list.Unique(list.Map(runs, (*record.Run).Seed))
+	tell(page.Verb(len(seeds), "Seed", "Seeds"), func(r *record.Run) string { return fmt.Sprint(r.Seed()) })
 	summary := func(r *record.Run) record.Summary { return *cmp.Or(r.Summary, &record.Summary{}) }
 	tell("Data", func(r *record.Run) string {
 		return fmt.Sprintf("%s, fingerprint %.12s", summary(r).Data.Name, summary(r).Data.Fingerprint)

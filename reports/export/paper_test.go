@@ -52,7 +52,7 @@ func TestPaperTable(t *testing.T) {
 		{"keys of one run", Paper{Digits: -1, Columns: []string{"grpo.lr"}}, runs[:1], []string{"policy & grpo.lr \\\\", "similarity & -- \\\\",
 			"best (grpo epoch 2) & 1e-05 \\\\"}},
 		{"one run", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}}, runs[:1],
-			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "\\begin{table*}", "Seeds: 0. "}},
+			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "\\begin{table*}", "Seed: 0. "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text, err := tc.paper.Table(compare.Settings(tc.runs))

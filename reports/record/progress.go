@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/visible"
@@ -101,7 +100,9 @@ func (p *Progress) step(r Row) {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	p.screen.Control("\r\x1b[K" + p.bold(clipRunes(visible.Text(line), p.width()-1), r.Phase))
+	text := []rune(visible.Text(line))
+	text = text[:min(len(text), cmp.Or(max(p.width()-1, 0), len(text)))] // 0: a width that nobody knows
+	p.screen.Control("\r\x1b[K" + p.bold(string(text), r.Phase))
 	p.line = true
 }
 
@@ -268,11 +269,4 @@ func (p *Progress) bold(line, word string) string {
 		return "\x1b[1m" + word + "\x1b[0m" + rest
 	}
 	return line
-}
-
-func clipRunes(s string, width int) string {
-	if width < 1 || utf8.RuneCountInString(s) <= width {
-		return s
-	}
-	return string([]rune(s)[:width])
 }

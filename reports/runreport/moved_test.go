@@ -39,6 +39,10 @@ func TestHardlyMoved(t *testing.T) {
 	}
 	better := *stage
 	better.OverInit = &stats.Paired{Verdict: stats.Better}
+	tokens := &record.Run{Epochs: rce, EvalRows: []record.Row{{Fields: map[string]any{"completion_length": 4.0}}}}
+	if said := unmoved(tokens, stage); said == "" || strings.Contains(said, "selections") || strings.Contains(said, "embeddings") {
+		t.Errorf("of a policy that answers: %s", said)
+	}
 	if said := unmoved(&record.Run{Epochs: rce}, &better); said != "" {
 		t.Errorf("a policy that is better: %q", said)
 	}

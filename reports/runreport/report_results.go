@@ -133,9 +133,6 @@ func (t resultTable) notes() []string {
 func otherGains(table []record.StageResult) []string {
 	gain := func(s record.StageResult, p *stats.Paired) string {
 		cell, _, _, verdict := p.Cells()
-		if p.Changed > 0 {
-			verdict = p.Words()
-		}
 		return fmt.Sprintf("%s %s (%s)", page.Plain(strings.TrimPrefix(s.Title(), "after ")), cell, verdict)
 	}
 	var out, previous []string

@@ -104,8 +104,10 @@ func byAccuracy(run *record.Run, stage *record.StageResult, stages []record.Stag
 	}
 	text := fmt.Sprintf("By accuracy%s %s scores %s", look, stage.Subject(), page.Score(stages[i].Mean, stages[i].SE))
 	if gains := gainsOf(&stages[i], results.TableOf(stages, stages[i]), stages); len(gains) > 0 {
-		mean, low, high := gains[0].by.Texts()
-		text += fmt.Sprintf(" and %s (over the first %s, 95%% interval %s to %s)", inWords(gains), mean, low, high)
+		text += " and " + inWords(gains)
+		if mean, low, high := gains[0].by.Texts(); gains[0].by.Changed > 0 {
+			text += fmt.Sprintf(" (over the first %s, 95%% interval %s to %s)", mean, low, high)
+		}
 	}
 	return run.InItsWords(text + ".")
 }
@@ -371,7 +373,7 @@ func unmoved(run *record.Run, stage *record.StageResult) string {
 	if !ok || share >= hardlyMoved || stage.OverInit != nil && stage.OverInit.Verdict == stats.Better {
 		return ""
 	}
-	return fmt.Sprintf("The policy hardly moved: by its KL on validation at most %s of the probability of its selections differs from the "+
-		"initial policy's (below %s is hardly). That is no sign that there is nothing to learn: a higher learning rate or longer rows of the "+
-		"embeddings come first.", page.Percent(share), page.Percent(hardlyMoved))
+	return fmt.Sprintf("The policy hardly moved: by its KL on validation at most %s of the probability of its %s differs from the initial "+
+		"policy's (below %s is hardly). That is no sign that there is nothing to learn: a higher learning rate comes first.",
+		page.Percent(share), run.Wording("selections", "completions"), page.Percent(hardlyMoved))
 }

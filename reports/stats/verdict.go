@@ -198,18 +198,6 @@ func (p *Paired) Cells() (gain, pHolm, effect, verdict string) {
 	return p.Gain(), p.PCell(), page.Fixed(p.Effect, 2), VerdictCell(*p)
 }
 
-// Words is the verdict in a sentence, with what keeps a difference from one where its interval does not show it.
-func (p Paired) Words() string {
-	text := string(p.Verdict)
-	if why := doubt(p); why != "" {
-		text += "; " + why
-	}
-	if p.Rough != "" {
-		text += " " + Dagger
-	}
-	return text
-}
-
 func (p Paired) Texts() (mean, low, high string) {
 	return page.Estimate(p.Mean, p.Interval.Low, p.Interval.High, page.Fixed)
 }

@@ -198,7 +198,8 @@ func answerCell(c *arms.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
-	return strings.Replace(stats.VerdictCell(c.Paired), string(stats.NotSeparable), "open", 1)
+	_, _, _, verdict := c.Cells()
+	return strings.Replace(verdict, string(stats.NotSeparable), "open", 1)
 }
 
 func (v *View) writeAnswers(d *page.Document) {
@@ -276,9 +277,9 @@ func (v *View) writeReading(d *page.Document) {
 			"below 0.05. An interval is that of its question alone.", page.Plural(len(answered), "question"), staged),
 	}
 	if len(halves) > 0 {
-		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen "+
-			"with these questions and seeds. Open means not shown, not absent.", page.Sig(slices.Min(halves), 2),
-			page.Sig(slices.Max(halves), 2)))
+		reach := list.Unique([]string{page.Sig(slices.Min(halves), 2), page.Sig(slices.Max(halves), 2)})
+		items = append(items, fmt.Sprintf("The intervals reach %s to each side: a difference smaller than that cannot be seen "+
+			"with these questions and seeds. Open means not shown, not absent.", strings.Join(reach, " to ")))
 	}
 	if slices.ContainsFunc(answered, func(a *answer) bool { return a.c.OfTwoSeeds() }) {
 		items = append(items, arms.TwoSeeds)

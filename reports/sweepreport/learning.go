@@ -17,6 +17,7 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
 	"fulcrum/reports/webchart"
 )
 
@@ -303,6 +304,9 @@ func (v *View) differences() *results.Differences {
 		if a.c != nil {
 			d.Add(fmt.Sprintf("%d  %s − %s", i+1, a.what, a.against), &a.c.Paired)
 		}
+	}
+	for i, r := range d.Rows {
+		d.Rows[i].Words = strings.Replace(r.Words, string(stats.NotSeparable), "open", 1)
 	}
 	if t := v.verdicts; t != nil {
 		d.What = fmt.Sprintf("%s minus that of %s, mean difference with its 95%% interval, on %s",

@@ -54,10 +54,30 @@ func (v *View) Arms() (out []arms.ComparedArm, without []string) {
 			name = strings.Join(append([]string{name}, s.condition.what...), ", ")
 		}
 		if len(s.runs) > 0 {
-			out = append(out, arms.ComparedArm{Name: name, Runs: s.runs})
+			out = append(out, v.judged(s, arms.ComparedArm{Name: name, Runs: s.runs}))
 		}
 	}
 	return out, without
+}
+
+// judged is a setting as its study judges it: by the policy that it ended with and, against the first arm, by the rule of the answers.
+func (v *View) judged(s *setting, out arms.ComparedArm) arms.ComparedArm {
+	if s.arm == nil {
+		return out
+	}
+	out.Policy = s.last()
+	out.Answered = func(split, metric string) *arms.ArmComparison {
+		for _, a := range v.answers {
+			asked := a.condition == s.condition && a.Arm == s.arm.Name && a.Against == v.settings[0].arm.Name
+			for i, m := range append([]measure{{}}, v.measures()...) {
+				if asked && !m.best && cmp.Or(m.split, a.split) == split && cmp.Or(m.metric, a.Metric) == metric {
+					return append([]*arms.ArmComparison{a.c}, a.others...)[i]
+				}
+			}
+		}
+		return nil
+	}
+	return out
 }
 
 // Overlay lays the validation scores of arms over each other: means over seeds, in bands. nil: none has one.

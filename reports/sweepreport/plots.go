@@ -7,9 +7,11 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
@@ -342,13 +344,17 @@ func addMeans(p *chart.Panel, v *View, axis *sweepAxis, objective int, s objecti
 func setTicks(p *chart.Panel, axis *sweepAxis, width vg.Length) {
 	style := chart.TextStyle(9.5, false, chart.Black)
 	ticks := axis.ticks(p.XMin, p.XMax)
-	if axis.numeric {
-		p.XTicks = fixedTicks(thinned(ticks, p.XMin, p.XMax, width, func(s string) vg.Length { return style.Width(s) + 8 }))
-		return
-	}
-	each := width / vg.Length(max(len(ticks), 1))
+	each, tight := width/vg.Length(max(len(ticks), 1)), false
 	for _, t := range ticks {
-		p.Tilted = p.Tilted || style.Width(t.Label)+6 > each
+		tight = tight || style.Width(t.Label)+6 > each
+	}
+	power := func(t plot.Tick) bool { return math.Abs(t.Value-math.Round(t.Value)) < 1e-9 }
+	if axis.log && !axis.grid && tight && list.Count(ticks, power) > 1 {
+		ticks = list.Filter(ticks, power)
+	}
+	p.XTicks, p.Tilted = fixedTicks(ticks), tight && !axis.numeric
+	if axis.numeric {
+		return
 	}
 	for i, t := range ticks {
 		if p.Tilted { // it reaches to the left, at most over the margin
@@ -356,8 +362,4 @@ func setTicks(p *chart.Panel, axis *sweepAxis, width vg.Length) {
 			ticks[i].Label = fitted(style, t.Label, min(90, (at+32)/vg.Length(math.Cos(chart.Tilt))))
 		}
 	}
-	if p.Tilted {
-		ticks = thinned(ticks, p.XMin, p.XMax, width, func(string) vg.Length { return 13 / vg.Length(math.Sin(chart.Tilt)) / 1.6 })
-	}
-	p.XTicks = fixedTicks(ticks)
 }

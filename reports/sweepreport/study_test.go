@@ -206,6 +206,10 @@ func TestStudyReport(t *testing.T) {
 	if got := strings.Join(append(names, without...), "; "); got != want {
 		t.Errorf("arms and jobs in none: %s, want %s", got, want)
 	}
+	rows, _ := arms.ToldOf(told, "dev", "reward") // a table and a figure have the answer's numbers
+	if got, want := rows[1].Difference, PageOf(dir, jobs, opt).answers[1].c; got.Gain() != want.Gain() || got.PHolm != want.PHolm {
+		t.Errorf("a paper has %s, p %g, the answer %s, p %g", got.Gain(), got.PHolm, want.Gain(), want.PHolm)
+	}
 	slices.Reverse(jobs)
 	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	if reportstest.ReadReport(t, dir) != text {

@@ -24,33 +24,6 @@ func (t fixedTicks) Ticks(low, high float64) []plot.Tick {
 	return slices.DeleteFunc(slices.Clone([]plot.Tick(t)), func(tick plot.Tick) bool { return tick.Value < low || tick.Value > high })
 }
 
-// thinned drops labels until none touches another on an axis of this length: it keeps every n-th, and of ticks at 1, 2 and 5 times powers
-// of ten those of a power. size is the room that a label takes along the axis.
-func thinned(ticks []plot.Tick, low, high float64, length vg.Length, size func(string) vg.Length) []plot.Tick {
-	ones := max(0, slices.IndexFunc(ticks, func(t plot.Tick) bool { return strings.HasPrefix(t.Label, "1") }))
-	more := 1
-	if len(ticks) > 4 && math.Abs(ticks[3].Value-ticks[0].Value-1) < 1e-6 && math.Abs(ticks[1].Value-ticks[0].Value-1) > 1e-6 {
-		more = 3
-	}
-	for n := 0; ; n++ {
-		step := max(1, n*more)
-		out := slices.Clone(ticks)
-		end, fits := vg.Length(math.Inf(-1)), true
-		for i, t := range out {
-			if i%step != ones%step {
-				out[i].Label = ""
-				continue
-			}
-			at := length * vg.Length((t.Value-low)/(high-low))
-			half := size(t.Label) / 2
-			fits, end = fits && at-half >= end, at+half
-		}
-		if fits || step > len(ticks) {
-			return out
-		}
-	}
-}
-
 // fitted cuts text in its middle until it is no wider than width.
 func fitted(style draw.TextStyle, text string, width vg.Length) string {
 	if style.Width(text) <= width {

@@ -160,8 +160,8 @@ func (v *Model) Lead() string {
 	head, how := v.place()
 	switch best := v.Best(); {
 	case v.Opt.Study != nil:
-		told := list.Map(v.Opt.Told, func(t Told) string { return t.Label + ": " + t.Text + ", " + t.Verdict })
-		return strings.ReplaceAll(strings.Join(told, "; "), ": 0, "+string(stats.NotSeparable), ": same scores")
+		told := list.Map(v.Opt.Told, func(t Told) string { return t.Label + ": " + t.Text + ", " + cmp.Or(t.Words, t.Verdict) })
+		return strings.ReplaceAll(strings.Join(told, "; "), ": 0, ", ": ")
 	case v.Unranked || tied == 0:
 		return ""
 	case len(v.Opt.Objectives) > 1:

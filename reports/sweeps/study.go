@@ -48,6 +48,14 @@ func (s *Study) Arm(name string) *StudyArm {
 	return nil
 }
 
+// Sets is an arm by what its label says that it sets, as in a question; else by its name.
+func (s *Study) Sets(name string) string {
+	if s != nil && s.Arm(name) != nil && strings.Contains(s.Arm(name).Label, "=") {
+		return s.Arm(name).Label
+	}
+	return ArmKey + "=" + name
+}
+
 // ToldAnswers returns what the report in a study's folder answers, in the order of the questions; nothing before there is one.
 func ToldAnswers(dir string) (answers []string) {
 	data, _ := regular.ReadDocument(page.ReportPath(dir))
@@ -62,7 +70,7 @@ func ToldAnswers(dir string) (answers []string) {
 }
 
 // Told is a difference that a sweep's report tells, of an answer or of a setting from the first one.
-type Told struct{ Label, Text, Verdict string }
+type Told struct{ Label, Text, Verdict, Words string }
 
 // ToldIn returns what the report in a sweep's folder tells, in its order; nothing before there is one.
 func ToldIn(dir string) []Told {

@@ -111,7 +111,12 @@ func (v *Model) jobTable(jobs []Job, width int) string {
 	table.Column(">time", TimeCell)
 	keys := v.KeyColumns()
 	for _, k := range keys {
-		table.Column(">"+page.Plain(k.Key), func(j Job) string { return page.Clip(oneLine(k.Cell(j)), valueWidth) })
+		table.Column(">"+page.Plain(k.Key), func(j Job) string {
+			if k.Key == ArmKey {
+				return page.Clip(strings.TrimPrefix(v.Opt.Study.Sets(j.Params[ArmKey]), ArmKey+"="), valueWidth)
+			}
+			return page.Clip(oneLine(k.Cell(j)), valueWidth)
+		})
 	}
 	if keys == nil {
 		table.Column("overrides", func(j Job) string { return page.Clip(oneLine(strings.Join(v.Own(j), " ")), 3*valueWidth) })

@@ -205,15 +205,15 @@ export class CompareView {
     const heads = c.runs.map((r, i) => this.letter(i));
     fill(this.settings, c.settings.length ? [csvButton("settings", () => [["key", ...c.runs.map((r) => r.path)], ...c.settings.map((x) => [x.key, ...x.values])]),
       table(["key", ...heads], c.settings.slice(0, 400).map((x) => [h("code", {}, x.key), ...x.values.map((v) => v == null ? h("span", { class: "quiet" }, "(absent)") : h("code", {}, v))]))] : h("p", {}, c.runs.length > 1 ? "None." : "Choose a second run."));
-    const named = new Map((c.arms || []).map((ids, i) => ["arm " + this.letter(i), this.arm("arm " + this.letter(i), ids)]));
+    const named = new Map((c.arms || []).map((ids, i) => ["arm " + (i + 1), this.arm("arm " + (i + 1), ids)]));
     const groups = Map.groupBy(c.pairs, (p) => `${p.metric.replaceAll("_", " ")} on ${p.split}, minus ${named.get(p.against) || p.against}`);
     const report = h("div", { class: "report" });
     if (c.report) report.append(...new DOMParser().parseFromString(c.report, "text/html").body.childNodes); // text of runs is escaped there; the page's policy runs no script
     fill(this.pairs, c.note ? h("p", { class: "callout" }, c.note) : null,
-      c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.name, p.against, p.mean, p.low, p.high, p.verdict])]) : null,
-      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: named.get(p.name) || p.name })), title)]),
+      c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.label, p.against, p.mean, p.low, p.high, p.words])]) : null,
+      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: named.get(p.label) || p.label })), title)]),
       c.report ? h("details", { open: c.pairs.length > 0 }, h("summary", {}, "The whole comparison, as run report writes it"), report) : null,
-      !c.note && c.runs.length > 1 && !c.pairs.length ? h("p", {}, "The runs share no questions: there is nothing to compare yet.") : null);
+      !c.note && c.runs.length > 1 && !c.pairs.length ? h("p", {}, "The runs share no questions, or are one arm: there is nothing to compare yet.") : null);
   }
 }
 

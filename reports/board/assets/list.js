@@ -2,7 +2,7 @@
 import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count, short } from "./dom.js";
 import { store, chosen } from "./store.js";
 import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, isSeed, keyOf, topsOf, groupWords } from "./columns.js";
-import { verdictClass } from "./chart.js";
+import { marks, verdictClass } from "./chart.js";
 import { Sparks } from "./sparks.js";
 
 // tagWord is a tag as one word of a filter.
@@ -203,7 +203,7 @@ export class ListView {
         run.best != null ? h("small", { class: "under" }, run.untrained ? h("span", { class: "warn", title: "no epoch was chosen: the best is the policy that it began with" }, "untrained, ") : null, measureOf(run)) : null),
       h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${run.gain.text}, ${run.gain.words}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
         gain == null ? "–" : [h("span", { class: verdictClass(run.gain) }, !run.gain ? signed(gain, 2) : run.gain.text === "0" ? run.gain.words : run.gain.text.split(" [")[0]), h("small", {}, " over " + run.over),
-          run.gain ? h("small", { class: "under" }, run.gain.text.replace(/^[^[]*/, "") + (run.gain.words.match(/ [†‡].*/) || "")) : null]),
+          run.gain ? h("small", { class: "under" }, run.gain.text.replace(/^[^[]*/, "") + marks(run.gain)) : null]),
       h("span", { role: "cell", class: "c-warnings number" }, run.stops ? h("span", { class: "bad", title: "findings that ended the run" }, run.stops > 1 ? `${run.stops} stops` : "stop", run.warnings ? ", " : "") : null, run.warnings ? h("span", { class: "warn" }, run.warnings) : run.stops ? null : "–"),
       h("span", { role: "cell", class: "c-seconds number" }, duration(run.seconds)),
       h("span", { role: "cell", class: "c-start number" }, ago(run.start)));

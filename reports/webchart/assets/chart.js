@@ -362,10 +362,13 @@ function brieflyOf(label) {
   return brief.length > 28 ? "…" + brief.slice(-27) : brief;
 }
 
+// marks are those behind a verdict: † where its numbers are rough.
+export const marks = (r) => (r.words.match(/ [†‡].*/) || [""])[0];
+
 // verdictClass is the class of what a verdict is about.
 export const verdictClass = (r) => "verdict " + (r?.verdict || "").replace(/[^a-z]/g, "");
 
-// forest draws differences with their intervals; rows are {label, mean, low, high, text, verdict}, some with words in the verdict's place. The axis holds every whisker. Where it is
+// forest draws differences with their intervals; rows are {label, mean, low, high, text, verdict, words}. The axis holds every whisker. Where it is
 // narrow, names and numbers stand above their lines.
 export function forest(rows, what, width = 640) {
   const narrow = width < 560, left = narrow ? 12 : 200, right = narrow ? 12 : 180, line = narrow ? 44 : 26, top = 8;
@@ -374,7 +377,7 @@ export function forest(rows, what, width = 640) {
   const x = (v) => left + (width - left - right) * (v - low + air) / (high - low + 2 * air);
   const height = top + line * rows.length + 30;
   const ticks = niceTicks(low, high, narrow ? 4 : 5);
-  const said = (r) => `${r.text}, ${r.words || (r.text === "0" ? "same scores" : r.verdict)}`;
+  const said = (r) => `${r.text}, ${r.words}`, shown = (r) => r.text === "0" ? r.words : r.text + marks(r);
   return h("div", { class: "box" }, s("svg", { viewBox: `0 0 ${width} ${height}`, class: "forest", role: "img", "aria-label": what + ": " +
       rows.map((r) => `${r.label} ${said(r)}`).join("; ") },
     ticks.map((t) => [s("line", { x1: x(t), x2: x(t), y1: top, y2: height - 26, class: t === 0 ? "zero" : "grid" }),
@@ -384,7 +387,7 @@ export function forest(rows, what, width = 640) {
       return s("g", { class: verdictClass(r) },
         s("title", {}, `${r.label}: ${said(r)}`),
         s("text", { x: narrow ? 0 : left - 10, y: words, "text-anchor": narrow ? "start" : "end" }, brieflyOf(r.label)),
-        s("text", { x: width, y: words, "text-anchor": "end" }, r.text),
+        s("text", { x: width, y: words, "text-anchor": "end" }, shown(r)),
         s("line", { x1: x(r.low), x2: x(r.high), y1: y, y2: y, class: "whisker" }),
         s("circle", { cx: x(r.mean), cy: y, r: 4.5 }));
     })));

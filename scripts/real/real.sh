@@ -28,7 +28,10 @@ if [ ! -e "$peers/requirements.txt" ]; then
 	peers=$folder/transformers
 	# The pinned versions of make peers; PyTorch without CUDA where its own index can be reached.
 	mapfile -t wanted < <(grep -E '^(torch|transformers|tokenizers|safetensors)==' "$here/../peers/requirements.txt")
-	environment "$peers" --extra-index-url https://download.pytorch.org/whl/cpu "${wanted[@]}" || peers=
+	index=https://download.pytorch.org/whl/cpu
+	# pip asks an index that it cannot reach five times for each package: minutes.
+	reached=$(python3 -c 'import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=10)' $index/ 2>/dev/null && echo yes || true)
+	environment "$peers" ${reached:+--extra-index-url $index} "${wanted[@]}" || peers=
 fi
 if [ -n "$peers" ]; then
 	PYTHONDONTWRITEBYTECODE=1 "$peers/bin/python" -W ignore "$here/check.py" "$model"

@@ -21,34 +21,35 @@ type scored struct {
 type reference struct {
 	policy selector.Policy
 	name   string
+	first  bool // it has the weights that the run began with
 }
 
 // referenceOf returns the reference of a phase.
 func (s *scheduler) referenceOf(p Phase) reference {
 	policy, name := ReferenceOf(p, s.env)
-	return reference{policy, name}
+	return reference{policy, name, name == initReference || name == phaseStartReference && s.pos.PhaseIndex == 0}
 }
 
 // initial is the run's initial policy as a reference.
-func (s *scheduler) initial() reference { return reference{s.env.Initial, initReference} }
+func (s *scheduler) initial() reference { return reference{s.env.Initial, initReference, true} }
 
 // validate returns the numbers on the queries of src of the policy p, which has the weights of a checkpoint.
 func (s *scheduler) validate(file string, src selector.Source, p selector.Policy, ref reference) (Validation, error) {
 	of := scored{file, src}
 	v, known := s.validated[of]
-	if known && v.against == ref && (ref.name == initReference || ref.name == phaseStartReference) {
+	if known && (ref.first && v.against.first || ref.name == phaseStartReference && v.against == ref) {
 		return v, nil
 	}
 	var err error
+	if file == InitialCheckpoint && ref.first { // the same weights: no KL is computed, in a resumed run, which has two copies, neither
+		ref.policy = p
+	}
 	if known {
 		err = v.measureKL(s.env.Ranks, p, ref.policy)
 	} else {
 		v, err = Validate(s.env.Ranks, p, ref.policy, src, s.env.Data)
 	}
-	if v.against = ref; p == ref.policy {
-		v.against = reference{} // a KL to itself is not computed: a resumed run, which has two copies, computes it
-	}
-	if err == nil {
+	if v.against = ref; err == nil {
 		s.validated[of] = v
 	}
 	return v, err

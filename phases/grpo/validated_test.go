@@ -58,6 +58,37 @@ func TestNoPolicyIsEvaluatedTwice(t *testing.T) {
 	}
 }
 
+// forwarding counts the forward passes of a policy.
+type forwarding struct {
+	selector.Policy
+	n *int
+}
+
+func (f forwarding) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+	*f.n++
+	return f.Policy.Forward(b, opt)
+}
+
+// What the first phase starts from is the run's initial policy: the KL to one is that to the other, and not computed again. A later phase
+// starts from another.
+func TestKLToTheSameWeightsIsMeasuredOnce(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	for name, from := range map[string]int{"grpo": 2, "rce, grpo": 1} {
+		rec, n := &phasetest.Memory{}, 0
+		env := phasetest.ToyEnv(t, val, rec, t.TempDir())
+		env.Initial = forwarding{env.Initial, &n}
+		plan := toyPlan(train)
+		plan.Phases = plan.Phases[from:3]
+		if _, err := phases.Run(context.Background(), plan, env, nil); err != nil {
+			t.Fatal(err)
+		}
+		once := strings.Count(strings.Join(rec.Rows, "\n"), `"policy":"init"`) // its losses on the splits
+		if (n == once) != (from == 2) {
+			t.Errorf("%s: %d passes of the initial policy on %d splits", name, n, once)
+		}
+	}
+}
+
 // A held-out file may be called val: its queries are asked, too, and chose nothing.
 func TestHeldOutCalledVal(t *testing.T) {
 	train, val := phasetest.Toy(t)

@@ -410,7 +410,7 @@ func compareSettings(d *page.Document, runs []*record.Run) {
 		}
 	}
 	header := append([]string{"key"}, list.Map(stat.Indices(len(runs)), arms.RunName)...)
-	rows := list.Map(Differing(flat), func(one Setting) []string {
+	rows := list.Map(folded(Differing(flat), runs), func(one Setting) []string {
 		cells := list.Map(one.Values, func(value *string) string { return page.Plain(cut(value, 0, math.MaxInt)) })
 		return append([]string{"`" + one.Key + "`"}, cells...)
 	})
@@ -422,6 +422,37 @@ func compareSettings(d *page.Document, runs []*record.Run) {
 	if n := len(rows) - maxSettings; n > 0 {
 		d.Paragraph("and %d more.", n)
 	}
+}
+
+// folded puts the keys of a section that some runs lack and the others have alike into one line: a schedule without grpo lacks all of its.
+func folded(differing []Setting, runs []*record.Run) (out []Setting) {
+	section := func(s Setting) string { return strings.SplitN(s.Key, ".", 2)[0] }
+	folds := func(s Setting) bool {
+		var first *string
+		for i, value := range s.Values {
+			if has := runs[i].Setting(section(s)) != nil; has != (value != nil) || value != nil && first != nil && *value != *first {
+				return false
+			}
+			first = cmp.Or(first, value)
+		}
+		return true
+	}
+	alike := list.Tally(list.Map(list.Filter(differing, folds), section))
+	for _, s := range differing {
+		switch n := alike[section(s)]; {
+		case !folds(s) || n == 1:
+			out = append(out, s)
+		case n > 1: // once
+			one := Setting{section(s) + ".*", make([]*string, len(runs))}
+			for i := range runs {
+				if s.Values[i] != nil {
+					one.Values[i] = new(fmt.Sprintf("%d keys", n))
+				}
+			}
+			out, alike[section(s)] = append(out, one), 0
+		}
+	}
+	return out
 }
 
 // Setting is a key in which runs differ; nil where a run has no such key.

@@ -56,6 +56,9 @@ func TestCompareTellsTheAnswerToAQuestion(t *testing.T) {
 		golden.Write(t, study, map[string]string{sweeps.AnswerFile: tc.answer, page.ReportFile: tc.report})
 		d, pairs, err := Compare(dirs)
 		reportstest.Must(t, err)
+		if text := d.Text(); strings.Contains(tc.answer, "Question") && strings.Index(text, "**A question**") > strings.Index(text, "| run |") {
+			t.Errorf("the answer is not told first:\n%s", text)
+		}
 		asked := strings.Contains(tc.answer, "Question")
 		if text := d.Text(); !strings.Contains(text, tc.want) || strings.Contains(text, tc.not) ||
 			asked != strings.Contains(text, "see the question") || asked != (len(pairs) == 0) {
@@ -101,5 +104,21 @@ func TestCompareSplitsGains(t *testing.T) {
 	reportstest.Must(t, err)
 	if !strings.Contains(got, "and have none, a placebo and majority; here are none and placebo.") {
 		t.Errorf("nothing says which control is missing:\n%s", got)
+	}
+}
+
+// A section that some runs lack is one line, but for the keys in which the others differ.
+func TestCompareFoldsSections(t *testing.T) {
+	dir := t.TempDir()
+	for i, grpo := range []string{"", "grpo: {lr: 1, kl: {beta: 2}, clip: 3}\n", "grpo: {lr: 4, kl: {beta: 2}, clip: 3}\nsft: {lr: 5}\n"} {
+		reportstest.SweepRun(t, filepath.Join(dir, fmt.Sprint(i)), 1, 0.1, "seed: 1\n"+grpo)
+	}
+	got, err := compareText([]string{filepath.Join(dir, "0"), filepath.Join(dir, "1"), filepath.Join(dir, "2")})
+	reportstest.Must(t, err)
+	_, got, _ = strings.Cut(got, "## Settings that differ")
+	for _, want := range []string{"| `grpo.*` | (absent) | 2 keys | 2 keys |", "| `grpo.lr` | (absent) | 1 | 4 |", "| `sft.lr` | (absent) | (absent) | 5 |"} {
+		if got = strings.ReplaceAll(got, "  ", " "); strings.Count(got, want) != 1 {
+			t.Errorf("want %q once in\n%s", want, got)
+		}
 	}
 }

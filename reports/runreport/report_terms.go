@@ -64,10 +64,12 @@ func rewardFormula(run *record.Run) string {
 	return "Reward = " + text
 }
 
-// termMean is the mean of a term over a policy's answers, a dash where it was not recorded.
-func termMean(run *record.Run, split, policy string, t rewardTerm) string {
-	if x, ok := run.Score(split, policy, "reward_"+t.name); ok {
-		return page.Sig(x, 3)
+// termMean is the mean of a term over a policy's answers, as exact as a line's score, and a dash where it was not recorded.
+func termMean(run *record.Run, line *record.StageResult, policy string, t rewardTerm) string {
+	if x, ok := run.Score(line.Split, policy, "reward_"+t.name); ok && x != 0 {
+		return page.Score(x, line.SE)
+	} else if ok {
+		return "0"
 	}
 	return "–"
 }
@@ -80,8 +82,8 @@ func rewardLine(run *record.Run, stage *record.StageResult) string {
 	}
 	var parts []string
 	for _, t := range weightedTerms(run) {
-		if after := termMean(run, stage.Split, stage.Policy, t); after != "–" {
-			parts = append(parts, fmt.Sprintf("%s %s → %s", t.name, termMean(run, stage.Split, record.PolicyInit, t), after))
+		if after := termMean(run, stage, stage.Policy, t); after != "–" {
+			parts = append(parts, fmt.Sprintf("%s %s → %s", t.name, termMean(run, stage, record.PolicyInit, t), after))
 		}
 	}
 	if len(parts) > 0 {
@@ -96,7 +98,7 @@ func reportTerms(d *page.Document, run *record.Run, table []record.StageResult) 
 	header := []string{"term", ">weight"}
 	var policies []record.StageResult
 	for _, r := range table {
-		if slices.ContainsFunc(terms, func(t rewardTerm) bool { return termMean(run, r.Split, r.Policy, t) != "–" }) {
+		if slices.ContainsFunc(terms, func(t rewardTerm) bool { return termMean(run, &r, r.Policy, t) != "–" }) {
 			header, policies = append(header, ">"+page.Plain(r.Title())), append(policies, r)
 		}
 	}
@@ -111,7 +113,7 @@ func reportTerms(d *page.Document, run *record.Run, table []record.StageResult) 
 		}
 		row := []string{name, fmt.Sprintf("%g", t.weight)}
 		for _, r := range policies {
-			row = append(row, termMean(run, r.Split, r.Policy, t))
+			row = append(row, termMean(run, &r, r.Policy, t))
 		}
 		rows = append(rows, row)
 	}

@@ -73,7 +73,7 @@ func (j *Job) OfMachine(f doctor.Finding, phase string) {
 	}
 	tell("%s", f.Message)
 	j.Found = append(j.Found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
-		Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: phase})
+		Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: phase, Step: f.Step})
 }
 
 // Threads resolves threads=0. The products of small models are small: a second thread gains a little on an idle machine, and its waking

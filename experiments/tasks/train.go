@@ -18,6 +18,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/selector"
 )
@@ -44,7 +45,7 @@ func train(ctx context.Context, j *job.Job) error {
 	}
 	initial := policy.Clone()
 	defer initial.Free()
-	j.Logf("%s: %s, on %s, %d threads", c.Policy, parameters(w), j.Device, torchx.Threads())
+	j.Logf("%s: %s, on %s, %s", c.Policy, parameters(w), j.Device, page.Plural(torchx.Threads(), "thread"))
 	env, err := environment(j, w, initial)
 	if err != nil {
 		return err

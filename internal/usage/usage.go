@@ -3,6 +3,7 @@
 package usage
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,14 +44,9 @@ func Flags() *pflag.FlagSet {
 // program: run board.
 func OfFlags(command string, f *pflag.FlagSet, err error) error {
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
-		flag, want := invalid.GetFlag(), "another value"
-		switch flag.Value.Type() {
-		case "int":
-			want = "a whole number"
-		case "duration":
-			want = "a time, as in 2h or 90m"
-		}
-		return Errorf("%s: --%s %s: want %s; `%[1]s --help` says what it takes", command, flag.Name, invalid.GetValue(), want)
+		flag, wants := invalid.GetFlag(), map[string]string{"int": "a whole number", "float64": "a number", "duration": "a time, as in 2h or 90m"}
+		return Errorf("%s: --%s %s: want %s; `%[1]s --help` says what it takes", command, flag.Name, invalid.GetValue(),
+			cmp.Or(wants[flag.Value.Type()], "another value"))
 	}
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {

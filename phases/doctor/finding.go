@@ -54,6 +54,7 @@ type Finding struct {
 	Set      string  // KEY=VALUE, to type; "" where no one value is to be had
 	Value    float64 // what was measured
 	Limit    float64 // what it was held against; both 0 where the finding is no number
+	Step     int     // of the phase, where no row says it: the first that it is of
 }
 
 // Fields returns the finding as the fields of an event row in metrics.jsonl. Other events have no value.

@@ -39,7 +39,7 @@ func Throughput(phase string, seconds []float64, checks []Check) []Finding {
 	if typical <= 0 || worst <= c.Limit*typical {
 		return nil
 	}
-	return []Finding{{Check: c.Name, Severity: c.Severity, Value: worst / typical, Limit: c.Limit,
+	return []Finding{{Check: c.Name, Severity: c.Severity, Value: worst / typical, Limit: c.Limit, Step: from + 2,
 		Message: fmt.Sprintf("steps %d to %d of %s took %.3g s each, %.3g times the phase's typical %.3g s: something else used the "+
 			"machine, memory ran short, or the batches grew", from+2, from+1+size, phase, worst, worst/typical, typical)}}
 }

@@ -57,12 +57,6 @@ func newProgress(w io.Writer, now func() time.Time) *Progress {
 	return p
 }
 
-// width is the terminal's, in columns.
-func (p *Progress) width() int {
-	columns, _ := p.screen.Size()
-	return columns
-}
-
 func (p *Progress) planned(phase string) PhasePlan {
 	for _, plan := range p.Plan {
 		if plan.Name == phase {
@@ -100,9 +94,15 @@ func (p *Progress) step(r Row) {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	text := []rune(visible.Text(line))
-	text = text[:min(len(text), cmp.Or(max(p.width()-1, 0), len(text)))] // 0: a width that nobody knows
-	p.screen.Control("\r\x1b[K" + p.bold(string(text), r.Phase))
+	line = visible.Text(line)
+	if columns, _ := p.screen.Size(); columns > 0 {
+		text := []rune(line)
+		line = string(text[:min(len(text), columns-1)])
+	}
+	if rest, ok := strings.CutPrefix(line, r.Phase); ok && p.colour {
+		line = "\x1b[1m" + r.Phase + "\x1b[0m" + rest
+	}
+	p.screen.Control("\r\x1b[K" + line)
 	p.line = true
 }
 
@@ -128,8 +128,7 @@ func (p *Progress) stepsLeft(r Row) int {
 func (p *Progress) stepLine(r Row, eta string) string {
 	plan := p.planned(r.Phase)
 	var b strings.Builder
-	b.WriteString(p.head(r))
-	fmt.Fprintf(&b, "  step %s", outOf(r.Step, plan.Epochs*plan.StepsPerEpoch)+eta)
+	fmt.Fprintf(&b, "%s  step %s%s", p.head(r), outOf(r.Step, plan.Epochs*plan.StepsPerEpoch), eta)
 	type column struct {
 		label, field string
 		width        int
@@ -250,7 +249,8 @@ func (p *Progress) print(line string, level Level) {
 		fmt.Fprintln(p.w, visible.Text(line))
 		return
 	}
-	line = stdout.Fold(visible.Text(line), p.width(), 4)
+	columns, _ := p.screen.Size()
+	line = stdout.Fold(visible.Text(line), columns, 4)
 	if p.colour && level != LevelInfo && level != LevelDebug {
 		line = "\x1b[33m" + line + "\x1b[0m"
 	}
@@ -262,11 +262,4 @@ func (p *Progress) clear() {
 		p.screen.Control("\r\x1b[K")
 		p.line = false
 	}
-}
-
-func (p *Progress) bold(line, word string) string {
-	if rest, ok := strings.CutPrefix(line, word); ok && p.colour {
-		return "\x1b[1m" + word + "\x1b[0m" + rest
-	}
-	return line
 }

@@ -308,13 +308,17 @@ func ReadSummary(dir string) (*Summary, error) {
 	return s, err
 }
 
-// Where says when a finding was made: before the first step, or in which step of which epoch.
+// Where says when a finding was made: before the first step, or in which epoch and step.
 func (f Finding) Where() string {
-	switch {
-	case f.Phase == "" || f.Step == 0 && f.Epoch == 0:
-		return strings.TrimSpace("before step 1 " + page.Plain(f.Phase))
-	case f.Step == 0:
-		return fmt.Sprintf("%s, epoch %d", page.Plain(f.Phase), f.Epoch)
+	where := page.Plain(f.Phase)
+	if f.Step == 0 && f.Epoch == 0 {
+		return strings.TrimSpace("before step 1 " + where)
 	}
-	return fmt.Sprintf("%s, epoch %d, step %d", page.Plain(f.Phase), f.Epoch, f.Step)
+	if f.Epoch > 0 {
+		where += fmt.Sprintf(", epoch %d", f.Epoch)
+	}
+	if f.Step > 0 {
+		where += fmt.Sprintf(", step %d", f.Step)
+	}
+	return where
 }

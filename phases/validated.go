@@ -7,8 +7,7 @@ import (
 	"fulcrum/selector"
 )
 
-// validated holds the validations that this process has made, so that no policy is evaluated twice. A resume evaluates again what it asks
-// for, with equal numbers.
+// validated holds the validations that this process has made: no policy is evaluated twice. A resume does it again, with equal numbers.
 type validated map[scored]Validation
 
 // scored is the policy of a checkpoint on the queries of a source. A split's name would not do: a held-out file may be called val.

@@ -739,7 +739,8 @@ func TestThroughput(t *testing.T) {
 		seconds[i] = 0.5
 	}
 	found := Throughput("grpo", seconds, Checks())
-	if len(found) != 1 || found[0].Check != "throughput_drop" || found[0].Value < 4 || !strings.Contains(found[0].Message, "steps 42 to 51") || found[0].Step != 42 {
+	if len(found) != 1 || found[0].Check != "throughput_drop" || found[0].Value < 4 || !strings.Contains(found[0].Message, "steps 42 to 51") ||
+		found[0].Step != 42 {
 		t.Errorf("a slow stretch: %v", found)
 	}
 	stop := Adjust(Checks(), nil, map[string]Severity{"throughput_drop": Stop})

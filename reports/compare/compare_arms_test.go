@@ -116,7 +116,8 @@ func TestCompareFoldsSections(t *testing.T) {
 	got, err := compareText([]string{filepath.Join(dir, "0"), filepath.Join(dir, "1"), filepath.Join(dir, "2")})
 	reportstest.Must(t, err)
 	_, got, _ = strings.Cut(got, "## Settings that differ")
-	for _, want := range []string{"| `grpo.*` | (absent) | 2 keys | 2 keys |", "| `grpo.lr` | (absent) | 1 | 4 |", "| `sft.lr` | (absent) | (absent) | 5 |"} {
+	for _, want := range []string{"| `grpo.*` | (absent) | 2 keys | 2 keys |", "| `grpo.lr` | (absent) | 1 | 4 |",
+		"| `sft.lr` | (absent) | (absent) | 5 |"} {
 		if got = strings.ReplaceAll(got, "  ", " "); strings.Count(got, want) != 1 {
 			t.Errorf("want %q once in\n%s", want, got)
 		}

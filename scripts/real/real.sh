@@ -43,5 +43,5 @@ echo "== GRPO on sums, by their rewards and by two controls, in $sweep"
 python3 "$here/problems.py" "$folder/problems"
 bin/run -m exp=smollm2_sums "vl.path=$model" "data.conversations.train=$folder/problems/train.jsonl" \
 	"data.conversations.val=$folder/problems/val.jsonl" "data.conversations.eval=$folder/problems/heldout.jsonl" \
-	control=none,placebo_within,majority hydra/launcher=local hydra.launcher.n_jobs=3 'checks.off=[preflight]' "hydra.sweep.dir=$sweep"
+	control=none,placebo_within,majority grpo.epoch_queries=80 hydra/launcher=local hydra.launcher.n_jobs=3 'checks.off=[preflight]' "hydra.sweep.dir=$sweep"
 python3 "$here/screen.py" "$sweep"

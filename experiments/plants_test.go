@@ -253,8 +253,8 @@ func codePlants() []plant {
 			edits: []edit{{"v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)", "v.Reward, v.Accuracy = " +
 				"1.1*stat.Mean(v.Rewards), stat.Mean(v.Accuracies)"}}},
 		{name: "validation adds to every score", check: "validation_differs",
-			edits: []edit{{"e.Rewards, e.Texts, e.Terms = greedy.Rewards,", "for _, x := range greedy.Rewards { e.Rewards = " +
-				"append(e.Rewards, x+0.05) }; e.Texts, e.Terms = "}}},
+			edits: []edit{{"e.Rewards, e.Texts, e.Terms = greedy.Rewards, greedy.Texts, map[string]float64{}",
+				"for _, x := range greedy.Rewards { e.Rewards = append(e.Rewards, x+0.05) }; e.Texts, e.Terms = greedy.Texts, map[string]float64{}"}}},
 		{name: "validation scores the next query's answer", check: "validation_differs",
 			edits: []edit{{"greedy, _ = policy.Decode(src, queries, data.Shots, 1)", "greedy, _ = policy.Decode(src, queries, data.Shots, " +
 				"1); greedy.Actions = append(slices.Clone(greedy.Actions[greedy.T:]), greedy.Actions[:greedy.T]...)"}}},

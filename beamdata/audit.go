@@ -202,11 +202,8 @@ func (b *Bundle) splits() []audit.Split {
 		name string
 		set  *Set
 	}{{"validation", b.Val}, {"held-out", b.Eval}} {
-		s := audit.Split{Name: held.name, Rows: true}
-		for i := range held.set.Len() {
-			s.Of = append(s.Of, audit.Query{ID: held.set.IDs[i]})
-		}
-		out = append(out, s)
+		out = append(out, audit.Split{Name: held.name, Rows: true,
+			Of: list.Make(held.set.Len(), func(i int) audit.Query { return audit.Query{ID: held.set.IDs[i]} })})
 	}
 	b.describe(table, out)
 	return out

@@ -106,9 +106,7 @@ func compatPicks(rec *record, t *trajectory) ([]int64, bool) {
 // number; those that are dropped later leave their part smaller. Without a file (a reader alone) ids are the keys.
 func compatVal(keys []string, ids []int64, ratio float64) (map[int64]bool, error) {
 	if keys == nil {
-		for _, id := range ids {
-			keys = append(keys, strconv.FormatInt(id, 10))
-		}
+		keys = list.Map(ids, func(id int64) string { return strconv.FormatInt(id, 10) })
 	}
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
 		_, ok := pythonInt(key)

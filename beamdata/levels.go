@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/recorded"
 )
 
@@ -53,12 +54,8 @@ func (s *Set) taskLevel(i int, c Candidate) float64 {
 // former lose against the others of their group by data.reward.levels.task, and to the latter it adds nothing.
 func (b *Bundle) countTaskLevels(s *Set) {
 	for i := range s.Len() {
-		unknown, n := 0, s.NumCandidates(i)
-		for g := range n {
-			if math.IsNaN(s.taskLevel(i, s.recorded(i, g))) {
-				unknown++
-			}
-		}
+		n := s.NumCandidates(i)
+		unknown := list.Count(stat.Indices(n), func(g int) bool { return math.IsNaN(s.taskLevel(i, s.recorded(i, g))) })
 		switch {
 		case unknown == 0:
 		case unknown < n:

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/recorded"
 )
 
@@ -45,9 +46,7 @@ func (r *fileReader) addRL(rec *record) error {
 		if err != nil {
 			return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
 		}
-		for _, id := range picks {
-			r.out.picks = append(r.out.picks, int32(id))
-		}
+		r.out.picks = append(r.out.picks, list.Convert[int32](picks)...)
 		r.out.reward = append(r.out.reward, reward)
 		r.out.scores = append(r.out.scores, t.scores)
 		r.out.method = append(r.out.method, t.method)

@@ -277,6 +277,4 @@ func (s *Set) Fingerprint() string {
 	return h.Hex()
 }
 
-func sameSlice(a, b []int32) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
+func sameSlice(a, b []int32) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }

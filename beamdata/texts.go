@@ -28,8 +28,6 @@ func (o Options) texts() texts.Options {
 
 // summariesData makes the built-in reports with their summaries.
 func summariesData() Dataset {
-	return Dataset{
-		Name: "summaries", Reads: []string{"summaries", "texts.prefix", "texts.demos"},
-		Conversations: func(o Options) (*conversation.Bundle, error) { return texts.Summaries(o.Summaries, o.texts()) },
-	}
+	return Dataset{Name: "summaries", Reads: []string{"summaries", "texts.prefix", "texts.demos"},
+		Conversations: func(o Options) (*conversation.Bundle, error) { return texts.Summaries(o.Summaries, o.texts()) }}
 }

@@ -59,9 +59,7 @@ type Enumerator interface {
 }
 
 // Chunks cuts the queries 0 … n-1 into lists of size, the last one shorter.
-func Chunks(n, size int) iter.Seq[[]int] {
-	return slices.Chunk(stat.Indices(n), size)
-}
+func Chunks(n, size int) iter.Seq[[]int] { return slices.Chunk(stat.Indices(n), size) }
 
 // Batch is B queries with G candidates of T steps each, on the host.
 type Batch struct {

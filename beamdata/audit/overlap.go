@@ -36,10 +36,7 @@ type Query struct {
 // Overlap looks for queries that stand twice in a set, and for queries of a held-out set (one that does not
 // train) that stand in another one: by id, by content and, mildly, by group.
 func Overlap(splits []Split) []Fault {
-	var out []Fault
-	for _, s := range splits {
-		out = append(out, duplicates(s)...)
-	}
+	out := slices.Concat(list.Map(splits, duplicates)...)
 	for i, held := range splits {
 		if held.Trains {
 			continue

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -103,12 +104,7 @@ func Drawn(pools [][]int32, rows int) bool {
 			last[row] = i + 1
 		}
 		for _, other := range pools[:i] {
-			shared := 0.0
-			for _, row := range other {
-				if last[row] == i+1 {
-					shared++
-				}
-			}
+			shared := float64(list.Count(other, func(row int32) bool { return last[row] == i+1 }))
 			n, sum, squares = n+1, sum+shared, squares+shared*shared
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -106,7 +107,7 @@ func (s *Set) places(rows []int64) string {
 	}
 	what := "record"
 	if f, ok := s.source.(*file); ok {
-		what = f.name() + ": line"
+		what = filepath.Base(f.index.Path) + ": line"
 	}
 	if len(rows) > 1 {
 		what += "s"

@@ -144,8 +144,6 @@ func openFile(path, key string, opt Options, groups *[]uint64) (*file, error) {
 	return f, nil
 }
 
-func (f *file) name() string { return filepath.Base(f.index.Path) }
-
 // Sample decodes a record. Its number in messages counts from 1, as lines do.
 func (f *file) Sample(row int64) (Sample, error) {
 	raw, err := f.index.Read(row)

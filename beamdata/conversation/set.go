@@ -49,9 +49,7 @@ func (s *Set) ID(i int) int64 { return s.rows[i] }
 func (s *Set) Sample(i int) (Sample, error) { return s.source.Sample(s.rows[i]) }
 
 // Subset returns the samples with the given indices, in that order.
-func (s *Set) Subset(indices []int) *Set {
-	return NewSet(s.Name, s.source, list.Map(indices, s.ID))
-}
+func (s *Set) Subset(indices []int) *Set { return NewSet(s.Name, s.source, list.Map(indices, s.ID)) }
 
 // First returns the first n samples, or all where there are fewer.
 func (s *Set) First(n int) *Set {

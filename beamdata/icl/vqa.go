@@ -72,26 +72,23 @@ func namesBelow(key, root string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s=%s: %w", key, root, errors.Unwrap(err))
 	}
+	imageFolder := regexp.MustCompile(`^(train|val|test)\d{4}$`)
 	var paths []string
 	for _, e := range entries {
 		path := filepath.Join(root, e.Name())
 		paths = append(paths, path)
 		info, err := os.Stat(path) // a link to a folder is one
-		if err != nil || !info.IsDir() || imageFolder().MatchString(e.Name()) {
+		if err != nil || !info.IsDir() || imageFolder.MatchString(e.Name()) {
 			continue
 		}
 		inner, err := os.ReadDir(path)
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range inner {
-			paths = append(paths, filepath.Join(path, e.Name()))
-		}
+		paths = append(paths, list.Map(inner, func(e os.DirEntry) string { return filepath.Join(path, e.Name()) })...)
 	}
 	return paths, nil
 }
-
-func imageFolder() *regexp.Regexp { return regexp.MustCompile(`^(train|val|test)\d{4}$`) }
 
 // published finds the files of a split. where names the folder in errors. questions is "" where val is not there; train must be.
 func published(where string, paths []string, name string) (split, error) {

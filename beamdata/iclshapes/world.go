@@ -18,10 +18,12 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
 )
@@ -38,9 +40,7 @@ func NewWorld(opt Options) *World {
 	for v, k := range rng.New(opt.Seed, "icl world").Perm(villages) {
 		w.tongues[v] = tongue(k % kinds)
 	}
-	for row := range opt.Records + opt.HeldOut {
-		w.asked = append(w.asked, newThing(rng.New(opt.Seed, "icl record", row)))
-	}
+	w.asked = list.Make(opt.Records+opt.HeldOut, func(row int) thing { return newThing(rng.New(opt.Seed, "icl record", row)) })
 	return w
 }
 
@@ -68,10 +68,7 @@ func (w *World) Write(dir string) error {
 			return err
 		}
 	}
-	var table []float32
-	for _, q := range w.asked {
-		table = append(table, q.features()...)
-	}
+	table := slices.Concat(list.Map(w.asked, thing.features)...)
 	t := tensorfile.FromFloat32s("embeddings", []int{len(w.asked), len(table) / len(w.asked)}, table)
 	if err := tensorfile.WriteSafetensors(filepath.Join(dir, FeaturesFile), []tensorfile.Tensor{t}, nil); err != nil {
 		return err
@@ -125,8 +122,6 @@ type Options = beamdata.ICLShapesOptions
 
 // Data makes the built-in episodes of made-up names, from which a small model learns to use demonstrations.
 func Data() beamdata.Dataset {
-	return beamdata.Dataset{
-		Name: "icl_shapes", Reads: []string{"icl_shapes"},
-		Conversations: func(o beamdata.Options) (*conversation.Bundle, error) { return Episodes(o.ICLShapes), nil },
-	}
+	return beamdata.Dataset{Name: "icl_shapes", Reads: []string{"icl_shapes"},
+		Conversations: func(o beamdata.Options) (*conversation.Bundle, error) { return Episodes(o.ICLShapes), nil }}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 )
 
@@ -56,14 +57,6 @@ type Keys struct {
 func (k *Keys) Also(names map[string]string) *Keys {
 	k.also = names
 	return k
-}
-
-// Meant returns the known key that an unknown one probably stands for; "" if none is near.
-func (k *Keys) Meant(key string) string {
-	if name := k.also[strings.ToLower(key)]; name != "" {
-		return name
-	}
-	return Nearest(key, k.read)
 }
 
 // Found says which unknown keys there are and what they may stand for: the keys candidates, ids (did you mean
@@ -131,7 +124,7 @@ func (k *Keys) Unknown() []Unknown {
 	for _, name := range slices.Sorted(maps.Keys(k.seen)) {
 		if !k.known[name] {
 			u := *k.seen[name]
-			u.Nearest = k.Meant(name)
+			u.Nearest = cmp.Or(k.also[strings.ToLower(name)], Nearest(name, k.read))
 			out = append(out, u)
 		}
 	}
@@ -158,11 +151,7 @@ func Nearest(key string, names []string) string {
 	const alike = 5 // letters
 	best, length := "", alike-1
 	for _, name := range names {
-		n := 0
-		for n < min(len(key), len(name)) && key[n] == name[n] {
-			n++
-		}
-		if n > length {
+		if n := list.Common([]byte(key), []byte(name)); n > length {
 			best, length = name, n
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 )
 
 // pool draws a row's candidates: the nearest by question, further nearest by the whole embedding,
@@ -13,12 +14,8 @@ import (
 func (d *Data) pool(row int, c cosines) []int32 {
 	size := d.Options.PoolSize
 	r := rng.New(d.Options.Seed, "shapes pool", row)
-	var allowed []int32
-	for j := range d.Options.trainRows() {
-		if d.Items[j].Scene != d.Items[row].Scene {
-			allowed = append(allowed, int32(j))
-		}
-	}
+	rows := list.Convert[int32](stat.Indices(d.Options.trainRows()))
+	allowed := list.Filter(rows, func(j int32) bool { return d.Items[j].Scene != d.Items[row].Scene })
 	// many questions have the same words: ties are broken by lot
 	tie := list.Make(d.Options.trainRows(), func(int) uint32 { return r.Uint32() })
 	taken := make(map[int32]bool, size)

@@ -184,13 +184,8 @@ func (s *scene) neighbour(r *rand.Rand, o object) (side string, found object, ok
 
 // others are the names a careless person might give: those of the scene, and the next.
 func (s *scene) others(name func(object) string, not, next string) []string {
-	var out []string
-	for _, o := range s.objects {
-		if n := name(o); n != not && !slices.Contains(out, n) {
-			out = append(out, n)
-		}
-	}
-	return append(out, next)
+	all := list.Unique(list.Map(s.objects, name))
+	return append(list.Filter(all, func(n string) bool { return n != not }), next)
 }
 
 func (s *scene) otherHues(not int) []string {

@@ -18,10 +18,8 @@ type record struct {
 
 // sample turns a record into a conversation of one turn.
 func (r record) sample(row int64, prefix string) conversation.Sample {
-	return conversation.Sample{
-		ID: row, Name: r.id, Reference: r.target, Completions: r.completions,
-		Messages: []chat.Message{{Role: "user", Text: prefix + r.source}},
-	}
+	return conversation.Sample{ID: row, Name: r.id, Reference: r.target, Completions: r.completions,
+		Messages: []chat.Message{{Role: "user", Text: prefix + r.source}}}
 }
 
 // check refuses records that nothing can be learned from.

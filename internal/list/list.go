@@ -46,6 +46,14 @@ func Unique[T comparable](of []T) (out []T) {
 	return out
 }
 
+// Common returns how many elements two lists begin with.
+func Common[T comparable](a, b []T) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
 // Count returns how many elements is accepts.
 func Count[T any](of []T, is func(T) bool) (n int) {
 	for _, v := range of {

@@ -72,9 +72,7 @@ func (f Finding) Fields() map[string]any {
 // StopError ends a run because of a finding of severity stop.
 type StopError struct{ Finding Finding }
 
-func (e *StopError) Error() string {
-	return "stopped by " + e.Finding.Check + ": " + e.Finding.Message
-}
+func (e *StopError) Error() string { return "stopped by " + e.Finding.Check + ": " + e.Finding.Message }
 
 // Judge returns the error that ends a run with these findings: that of the first stop, or nil.
 func Judge(findings []Finding) error {

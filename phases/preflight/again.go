@@ -107,14 +107,11 @@ func (p *probe) comparedAgain(m phases.Metrics, b *selector.Batch, of doctor.Pol
 		return lowest, false
 	}
 	mean := stat.Mean(telling)
-	squares, largest, sum, tokens := 0.0, 0.0, 0.0, 0.0
-	for _, a := range telling {
-		squares, largest = squares+(a-mean)*(a-mean), max(largest, math.Abs(a))
-	}
+	squares, sum, tokens := stat.Squares(telling, mean), 0.0, 0.0
 	const why = "normalised twice, without the floor under a deviation, of other candidates, or of another baseline"
 	p.same("advantages_differ", m, "mean_advantage", mean, why)
 	p.same("advantages_differ", m, "std_advantage", math.Sqrt(squares/float64(len(telling)-1)), why)
-	p.same("advantages_differ", m, "max_advantage", largest, why)
+	p.same("advantages_differ", m, "max_advantage", group.MaxAbs(telling), why)
 	for i, a := range all {
 		if of.Mean != "candidates" {
 			a *= kept[i]
@@ -137,10 +134,7 @@ func valid(b *selector.Batch, i int) []float64 {
 
 // deviation is that of a group's rewards.
 func deviation(r []float64, o advantage.Options) float64 {
-	mean, squares, n := stat.Mean(r), 0.0, float64(len(r))
-	for _, x := range r {
-		squares += (x - mean) * (x - mean)
-	}
+	squares, n := stat.Squares(r, stat.Mean(r)), float64(len(r))
 	if o.Std != "population" {
 		n--
 	}

@@ -119,10 +119,7 @@ func spread(b *selector.Batch) bool {
 }
 
 func groupSpread(b *selector.Batch, i int) bool {
-	var rewards []float64
-	for _, at := range b.Candidates(i) {
-		rewards = append(rewards, b.Rewards[at])
-	}
+	rewards := valid(b, i)
 	return slices.ContainsFunc(rewards[min(1, len(rewards)):], func(r float64) bool { return r != rewards[0] })
 }
 

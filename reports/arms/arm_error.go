@@ -88,20 +88,12 @@ func (e armError) seeds() int {
 
 // seedVariance is the estimated variance of the mean from the seeds.
 func (e armError) seedVariance() float64 {
-	v := 0.0
-	for _, s := range e.sides {
-		v += max(0, s.means-s.noise)
-	}
-	return v
+	return stat.Sum(list.Map(e.sides, func(s seedPart) float64 { return max(0, s.means-s.noise) }))
 }
 
 // noise is the part of the variance over questions that is only the chance of each seed on each of them.
 func (e armError) noise() float64 {
-	v := 0.0
-	for _, s := range e.sides {
-		v += s.noise
-	}
-	return v
+	return stat.Sum(list.Map(e.sides, func(s seedPart) float64 { return s.noise }))
 }
 
 // seedsAtMost is the standard error from the seeds that they leave possible with a chance of 5 %: the variance over S of them is at
@@ -144,14 +136,8 @@ func (e armError) possible() []weighted {
 		}
 		out = next
 	}
-	total := 0.0
-	for _, o := range out {
-		total += o.weight
-	}
-	for i := range out {
-		out[i] = weighted{math.Sqrt(out[i].se), out[i].weight / total}
-	}
-	return out
+	total := stat.Sum(list.Map(out, func(o weighted) float64 { return o.weight }))
+	return list.Map(out, func(o weighted) weighted { return weighted{math.Sqrt(o.se), o.weight / total} })
 }
 
 // beyond is the two-sided probability of a mean at least this far from 0 when the true one is 0.

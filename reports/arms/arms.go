@@ -136,9 +136,7 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 	c := ArmComparison{Paired: paired, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds)}
 	c.ChosenFrom, c.Look = max(a.ChosenFrom, b.ChosenFrom), a.Look.With(b.Look)
 	if c.BySeed {
-		for s := range a.Scores {
-			c.PerSeed = append(c.PerSeed, stat.Mean(stat.Less(a.Scores[s], b.Scores[s])))
-		}
+		c.PerSeed = list.Make(len(a.Scores), func(s int) float64 { return stat.Mean(stat.Less(a.Scores[s], b.Scores[s])) })
 	}
 	e := armErrorOf(a, b, c.BySeed)
 	c.uncertainty = e
@@ -194,9 +192,7 @@ func overSeeds(scores [][]float64) []float64 {
 // SeedMeans returns the mean over questions of each seed, [S].
 func (a Arm) SeedMeans() []float64 { return seedMeans(a.Scores) }
 
-func seedMeans(scores [][]float64) []float64 {
-	return list.Map(scores, stat.Mean)
-}
+func seedMeans(scores [][]float64) []float64 { return list.Map(scores, stat.Mean) }
 
 // HolmArms corrects comparisons that are read together for their number and for the checkpoints that their sides were
 // chosen from, takes the intervals at the level that this leaves, and sets the verdicts.
@@ -258,10 +254,7 @@ func (a Arm) Interval() *stats.Interval {
 	if stats.NewGrouping(a.Clusters).Units(len(a.QueryIDs)) < 2 {
 		return nil
 	}
-	nothing := Arm{QueryIDs: a.QueryIDs, Scores: make([][]float64, len(a.Scores))}
-	for s := range nothing.Scores {
-		nothing.Scores[s] = make([]float64, len(a.QueryIDs))
-	}
+	nothing := Arm{QueryIDs: a.QueryIDs, Scores: list.Make(len(a.Scores), func(int) []float64 { return make([]float64, len(a.QueryIDs)) })}
 	mean, half := stat.Mean(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
 	least, greatest := a.evaluation().Bounds()
 	interval, _ := stats.Interval{Low: mean - half, High: mean + half}.Within(least, greatest)

@@ -341,11 +341,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 	for _, b := range t.baselines {
 		mean, sd := b.LevelOf()
-		row := []string{b.Name, "", mean, sd}
-		for len(row) < len(header) {
-			row = append(row, "")
-		}
-		rows = append(rows, row)
+		rows = append(rows, append([]string{b.Name, "", mean, sd}, make([]string, len(header)-4)...))
 	}
 	d.Table(header, rows)
 	for _, note := range stats.Notes(rows) {
@@ -357,9 +353,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	for _, g := range t.split {
 		g.write(d, t.Metric)
 	}
-	if t.unsplit != "" {
-		d.Paragraph("%s", t.unsplit)
-	}
+	d.Paragraph("%s", t.unsplit)
 }
 
 // Told is a row of a table of arms: its score, its gain over the first baseline, and its difference from the first arm; nil of a baseline.
@@ -381,10 +375,7 @@ func (t ArmTable) Told() (rows []Told, over string) {
 	for _, r := range t.Rows {
 		rows = append(rows, Told{r.name, r.runs, r.arm, gain.of(r), r.first})
 	}
-	for _, b := range t.baselines {
-		rows = append(rows, Told{Name: b.Name, Arm: b})
-	}
-	return rows, gain.over
+	return append(rows, list.Map(t.baselines, func(b Arm) Told { return Told{Name: b.Name, Arm: b} })...), gain.over
 }
 
 // ToldOf are the rows of arms on a split by a metric, their names as short as tells them apart; one without such scores has its name

@@ -6,10 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/stats"
 )
 
 // Refused is why two runs are not compared by a table: nothing where they are.
@@ -58,10 +59,7 @@ func otherRecords(a, b *record.Run, split string) string {
 	if err != nil {
 		return "" // the questions are others
 	}
-	n := 0
-	for i := range x {
-		n += stats.BoolInt(x[i] != y[i])
-	}
+	n := list.Count(stat.Indices(len(x)), func(i int) bool { return x[i] != y[i] })
 	if n == 0 {
 		return ""
 	}

@@ -136,13 +136,11 @@ func (g threeTerms) sum() (sum float64) {
 }
 
 // own returns the comparisons that only the terms make.
-func (g threeTerms) own(rows []armRow) (out []*ArmComparison) {
-	for _, one := range g.terms {
-		if !slices.ContainsFunc(rows, func(r armRow) bool { return slices.Contains(r.Made(), one.c) }) {
-			out = append(out, one.c)
-		}
-	}
-	return out
+func (g threeTerms) own(rows []armRow) []*ArmComparison {
+	all := list.Map(g.terms, func(one term) *ArmComparison { return one.c })
+	return list.Filter(all, func(c *ArmComparison) bool {
+		return !slices.ContainsFunc(rows, func(r armRow) bool { return slices.Contains(r.Made(), c) })
+	})
 }
 
 // reversed is the comparison of the same arms the other way round.

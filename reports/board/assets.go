@@ -4,6 +4,7 @@ import (
 	"embed"
 	"path"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/webchart"
 )
 
@@ -19,11 +20,7 @@ func scripts() []string {
 func asset(name string) []byte {
 	switch name {
 	case "board.js":
-		var modules [][]byte
-		for _, module := range scripts() {
-			modules = append(modules, read(module))
-		}
-		return webchart.Script(modules...)
+		return webchart.Script(list.Map(scripts(), read)...)
 	case "board.css":
 		return append(webchart.Style(), read("board.css")...)
 	}

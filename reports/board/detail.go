@@ -152,11 +152,7 @@ func (b *Board) detail(id string) (*detail, error) {
 		}
 	}
 	d.Completions = sizeOf(e.dir, record.CompletionsFile)
-	for _, name := range shownFiles() {
-		if sizeOf(e.dir, name) > 0 {
-			d.Files = append(d.Files, name)
-		}
-	}
+	d.Files = list.Filter(shownFiles(), func(name string) bool { return sizeOf(e.dir, name) > 0 })
 	d.Log, _ = tailOf(filepath.Join(e.dir, record.RunLogFile), logTail)
 	return d, nil
 }
@@ -192,12 +188,7 @@ func metricsOf(c *curves.Curves) []metric {
 	for _, m := range record.Metrics() {
 		known[m.Name] = m
 	}
-	names := slices.Clone(c.Steps.Names)
-	for _, name := range c.Epochs.Names {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
+	names := list.Unique(slices.Concat(c.Steps.Names, c.Epochs.Names))
 	record.NewMetricOrder().Sort(names)
 	list := []metric{}
 	for _, name := range names {

@@ -138,11 +138,7 @@ func (e *entry) summarized(s *record.Summary) {
 // warned takes what a run's report warns of.
 func (e *entry) warned(warnings []string, findings []record.Finding) {
 	e.Warnings, e.Warned = len(warnings), record.Warned(warnings, findings)
-	for _, f := range findings {
-		if f.Severity == "stop" {
-			e.Stops++
-		}
-	}
+	e.Stops += list.Count(findings, func(f record.Finding) bool { return f.Severity == "stop" })
 }
 
 // judged takes the result that the run's report judges it by, and what it gains.

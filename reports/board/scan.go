@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
@@ -285,17 +286,12 @@ func (b *Board) readUnknown(unknown []*entry, more func() bool) (left int) {
 // readSweep reads a ledger for the list.
 func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 	opt, jobs, err := b.opt.Sweep(s.dir)
-	read := sweepEntry{ID: s.ID, Path: s.Path, Title: opt.Title, Sweeper: opt.Sweeper, Jobs: len(jobs), States: map[string]int{},
+	read := sweepEntry{ID: s.ID, Path: s.Path, Title: opt.Title, Sweeper: opt.Sweeper, Jobs: len(jobs), Left: leftOf(jobs),
+		States:  list.Tally(list.Map(jobs, func(j sweeps.Job) string { return j.State })),
+		Keys:    list.Map(opt.Dimensions, func(d sweeps.Dimension) string { return d.Key }),
 		Running: running, dir: s.dir, stamp: at, read: time.Now()}
 	if err != nil {
 		read.Error = "the ledger cannot be read: " + err.Error()
-	}
-	for _, j := range jobs {
-		read.States[j.State]++
-	}
-	read.Left = leftOf(jobs)
-	for _, d := range opt.Dimensions {
-		read.Keys = append(read.Keys, d.Key)
 	}
 	if err == nil {
 		model := sweeps.ModelOf(jobs, opt)

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"fulcrum/internal/regular"
 	"io"
 	"net"
 	"net/http"
@@ -19,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"fulcrum/internal/regular"
 )
 
 // Server answers the requests of one reader, who holds the token. It must listen on 127.0.0.1 only.
@@ -43,11 +44,11 @@ func NewServer(b *Board, token string) *Server {
 			_, _ = w.Write(asset(name)) // the reader may have gone
 		})
 	}
-	s.mux.HandleFunc("GET /api/", s.data)
+	s.mux.HandleFunc("GET /api/", replying(s.data))
 	s.mux.HandleFunc("GET /run/{id}/file/{name...}", s.file)
-	s.mux.HandleFunc("PUT /api/run/{id}/notes", s.notes)
-	s.mux.HandleFunc("POST /api/run/{id}/{what}", s.control)
-	s.mux.HandleFunc("POST /api/sweep/{id}/{what}", s.control)
+	s.mux.HandleFunc("PUT /api/run/{id}/notes", replying(s.notes))
+	s.mux.HandleFunc("POST /api/run/{id}/{what}", replying(s.control))
+	s.mux.HandleFunc("POST /api/sweep/{id}/{what}", replying(s.control))
 	return s
 }
 
@@ -128,7 +129,7 @@ func (s *Server) keyOf(path string) string {
 func (s *Server) linkTo(path string) string { return path + "?key=" + s.keyOf(path) }
 
 // data answers what the page asks for.
-func (s *Server) data(w http.ResponseWriter, r *http.Request) {
+func (s *Server) data(_ http.ResponseWriter, r *http.Request) (any, error) {
 	answer, err := s.board.answer(strings.TrimPrefix(r.URL.Path, "/api/"), r.URL.Query())
 	if d, ok := answer.(*detail); ok && err == nil {
 		d.Links = map[string]string{"all as JSON": s.linkTo(r.URL.Path)}
@@ -136,24 +137,28 @@ func (s *Server) data(w http.ResponseWriter, r *http.Request) {
 			d.Links[name] = s.linkTo("/run/" + d.Run.ID + "/file/" + name)
 		}
 	}
-	reply(w, answer, err)
+	return answer, err
 }
 
-func reply(w http.ResponseWriter, answer any, err error) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	if err == nil {
-		var data []byte
-		if data, err = json.Marshal(answer); err == nil {
-			_, _ = w.Write(data)
-			return
+// replying writes what f answers, or its error, as JSON.
+func replying(f func(http.ResponseWriter, *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer, err := f(w, r)
+		w.Header().Set("Content-Type", "application/json; charset=utf-8")
+		if err == nil {
+			var data []byte
+			if data, err = json.Marshal(answer); err == nil {
+				_, _ = w.Write(data)
+				return
+			}
 		}
+		status := http.StatusInternalServerError
+		if r, ok := errors.AsType[refusal](err); ok {
+			status = r.status
+		}
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 	}
-	status := http.StatusInternalServerError
-	if r, ok := errors.AsType[refusal](err); ok {
-		status = r.status
-	}
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 }
 
 // answer returns what lies at a path of the interface: runs, values, sparks, run/ID, run/ID/curves, run/ID/completions, sweep/ID,
@@ -270,23 +275,20 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", info.ModTime(), f)
 }
 
-func (s *Server) notes(w http.ResponseWriter, r *http.Request) {
+func (s *Server) notes(w http.ResponseWriter, r *http.Request) (any, error) {
 	e, ok := s.board.run(r.PathValue("id"))
 	if !ok {
-		reply(w, nil, refusal{http.StatusNotFound, "no such run"})
-		return
+		return nil, refusal{http.StatusNotFound, "no such run"}
 	}
 	data, err := bodyOf(w, r, 4*maxNote)
 	if err != nil {
-		reply(w, nil, err)
-		return
+		return nil, err
 	}
 	if err := writeNotes(e.dir, data); err != nil {
-		reply(w, nil, refusal{http.StatusBadRequest, err.Error()})
-		return
+		return nil, refusal{http.StatusBadRequest, err.Error()}
 	}
 	n, _ := readNotes(e.dir)
-	reply(w, n, nil)
+	return n, nil
 }
 
 // bodyOf reads what a request carries, within its bytes and the time of HTTP.
@@ -305,7 +307,7 @@ func bodyOf(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) 
 }
 
 // control stops or resumes a run or a sweep.
-func (s *Server) control(w http.ResponseWriter, r *http.Request) {
+func (s *Server) control(w http.ResponseWriter, r *http.Request) (any, error) {
 	id, what, dir := r.PathValue("id"), r.PathValue("what"), ""
 	if e, ok := s.board.run(id); ok {
 		dir = e.dir
@@ -314,26 +316,22 @@ func (s *Server) control(w http.ResponseWriter, r *http.Request) {
 	}
 	do := map[string]func(string) error{"stop": s.board.opt.Stop, "resume": s.board.opt.Resume}[what]
 	if dir == "" || do == nil {
-		reply(w, nil, refusal{http.StatusNotFound, "there is nothing to do this to"})
-		return
+		return nil, refusal{http.StatusNotFound, "there is nothing to do this to"}
 	}
 	if what == "resume" {
 		data, err := bodyOf(w, r, 4<<10)
 		if err != nil {
-			reply(w, nil, err)
-			return
+			return nil, err
 		}
 		var given struct{ Agreed string }
 		if ask := s.board.ask(dir); json.Unmarshal(data, &given) != nil || given.Agreed != ask.Agreed {
-			reply(w, ask, nil)
-			return
+			return ask, nil
 		}
 	}
 	if err := do(dir); err != nil {
-		reply(w, nil, refusal{http.StatusConflict, err.Error()})
-		return
+		return nil, refusal{http.StatusConflict, err.Error()}
 	}
-	reply(w, map[string]bool{"done": true}, nil)
+	return map[string]bool{"done": true}, nil
 }
 
 // question is what a reader agrees to before a run goes on: the folder may be somebody else's, and its configuration names programs.

@@ -120,7 +120,7 @@ func (f *Figure) titleLines() []string {
 		return []string{f.Title}
 	}
 	style, lines := TextStyle(13, true, Black), []string{""}
-	for _, word := range strings.Fields(f.Title) {
+	for word := range strings.FieldsSeq(f.Title) {
 		last := &lines[len(lines)-1]
 		if longer := strings.TrimSpace(*last + " " + word); *last == "" || style.Width(longer) <= f.width()-2*MarginLeft {
 			*last = longer

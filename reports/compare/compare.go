@@ -80,9 +80,7 @@ func Compare(dirs []string) (*page.Document, []Pairing, error) {
 func writeComparisons(d *page.Document, runs []*record.Run, seeded []arms.ComparedArm) (pairs []Pairing, err error) {
 	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
 	split, missing := arms.Controls(seeded)
-	if missing != "" {
-		defer d.Paragraph("%s", missing)
-	}
+	defer d.Paragraph("%s", missing)
 	if split || slices.ContainsFunc(seeded, func(a arms.ComparedArm) bool { return len(a.Runs) > 1 }) {
 		settings := Settings(runs)
 		items := list.Map(stat.Indices(len(seeded)), func(i int) string {

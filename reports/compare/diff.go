@@ -349,9 +349,7 @@ func collect(list []Difference) []Difference {
 	return out
 }
 
-func same(x, y Difference) bool {
-	return x.Key == y.Key && equal(x.A, y.A) && equal(x.B, y.B)
-}
+func same(x, y Difference) bool { return x.Key == y.Key && equal(x.A, y.A) && equal(x.B, y.B) }
 
 func equal(x, y *string) bool { return x == y || x != nil && y != nil && *x == *y }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 )
@@ -131,10 +132,7 @@ func shown(a, b *string, runes int) (left, right string) {
 		return cut(a, 0, runes), cut(b, 0, runes)
 	}
 	x, y := []rune(*a), []rune(*b)
-	at := 0
-	for at < min(len(x), len(y)) && x[at] == y[at] {
-		at++
-	}
+	at := list.Common(x, y)
 	from := 0
 	if at > runes-shownBefore {
 		from = at - shownBefore

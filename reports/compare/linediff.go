@@ -29,10 +29,7 @@ func (d lineDifference) Quoted(i int, none string, width int) (stated, recompute
 
 // DiffLines compares two texts line by line: a longest common subsequence, after what they share at both ends.
 func DiffLines(stated, recomputed []string) []lineDifference {
-	from := 0
-	for from < len(stated) && from < len(recomputed) && stated[from] == recomputed[from] {
-		from++
-	}
+	from := list.Common(stated, recomputed)
 	a, b := stated[from:], recomputed[from:]
 	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
 		a, b = a[:len(a)-1], b[:len(b)-1]
@@ -95,10 +92,7 @@ func QuoteDifference(s, other string) string {
 	if slices.Equal(x, y) { // they differ in their spaces
 		return strconv.Quote(page.Clip(s, most))
 	}
-	from := 0
-	for from < len(x) && from < len(y) && x[from] == y[from] {
-		from++
-	}
+	from := list.Common(x, y)
 	end := 0
 	for end < len(x)-from && end < len(y)-from && x[len(x)-1-end] == y[len(y)-1-end] {
 		end++

@@ -170,9 +170,7 @@ func Table(runs []*Run, settings ...string) *page.Table {
 		return !slices.ContainsFunc(runs, func(r *Run) bool { return r.Values[name] != nil && r.Values[name] != "" })
 	})
 	t := page.NewData("Runs", names...)
-	for _, r := range runs {
-		t.Rows = append(t.Rows, list.Map(names, func(name string) any { return r.Values[name] }))
-	}
+	t.Rows = list.Map(runs, func(r *Run) []any { return list.Map(names, func(name string) any { return r.Values[name] }) })
 	alignNumbers(t)
 	return t
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
@@ -35,10 +36,7 @@ func Metrics(folders []Folder) (*page.Table, error) {
 			stopped := errors.New("no more rows are wanted")
 			err := record.EachRow(f.Dir, func(r record.Row) error {
 				row := []any{filepath.ToSlash(f.Dir), r.Kind, r.Phase, r.Epoch, r.Step, r.GlobalStep, r.Time}
-				for _, name := range names {
-					row = append(row, fieldCell(r, name))
-				}
-				if !yield(row) {
+				if !yield(append(row, list.Map(names, func(name string) any { return fieldCell(r, name) })...)) {
 					return stopped
 				}
 				return nil

@@ -47,8 +47,11 @@ func (d *Document) Heading(level int, format string, args ...any) {
 	fmt.Fprintf(&d.B, "%s %s\n\n", strings.Repeat("#", level), words)
 }
 
+// Paragraph writes a paragraph; without words it writes none.
 func (d *Document) Paragraph(format string, args ...any) {
-	fmt.Fprintf(&d.B, "%s\n\n", strings.TrimSpace(fmt.Sprintf(format, args...)))
+	if text := strings.TrimSpace(fmt.Sprintf(format, args...)); text != "" {
+		d.B.WriteString(text + "\n\n")
+	}
 }
 
 // Fold ends what a page shows at once: it closes each section that follows until a reader opens it. In the file it is a rule.
@@ -147,9 +150,7 @@ func TextCode(s string, width int) string {
 
 // TextCell is TextCode inside a table, which is cut at bars before code is found. Backslashes of the text
 // are doubled, so that no bar is left unescaped.
-func TextCell(s string, width int) string {
-	return strings.ReplaceAll(TextCode(s, width), "|", `\|`)
-}
+func TextCell(s string, width int) string { return strings.ReplaceAll(TextCode(s, width), "|", `\|`) }
 
 // Clip shortens a text to width characters, the last of them an ellipsis.
 func Clip(s string, width int) string {

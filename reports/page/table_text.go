@@ -32,7 +32,9 @@ func (t *Table) csv(w io.Writer, text func(string) string) error {
 	for row := range t.rows() {
 		clear(record)
 		for i, cell := range row {
-			if record[i] = exact(cell); isText(cell) {
+			record[i] = exact(cell)
+			switch cell.(type) {
+			case string, Markup:
 				record[i] = text(record[i])
 			}
 		}
@@ -42,14 +44,6 @@ func (t *Table) csv(w io.Writer, text func(string) string) error {
 	}
 	out.Flush()
 	return out.Error()
-}
-
-func isText(cell any) bool {
-	switch cell.(type) {
-	case string, Markup:
-		return true
-	}
-	return false
 }
 
 // defused puts an apostrophe before what a spreadsheet would take for a formula.

@@ -108,9 +108,7 @@ func (r publishedRow) Validate() error {
 }
 
 // questions is the number of questions, 0 where it is not known.
-func (r publishedRow) questions() int {
-	return option.Or(r.Samples, 0)
-}
+func (r publishedRow) questions() int { return option.Or(r.Samples, 0) }
 
 // block names a table as it was printed: a section of a source.
 func (r publishedRow) block() string { return strings.TrimSpace(r.Source + " " + r.Section) }

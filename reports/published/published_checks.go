@@ -132,15 +132,10 @@ func repeatedSizes(all []*series) []string {
 	}) {
 		var sizes, samplers []string
 		for _, p := range pairs {
-			for _, s := range []*series{p.b, p.a} {
-				if n := page.Thousands(s.row.questions()); !slices.Contains(sizes, n) {
-					sizes = append(sizes, n)
-				}
-			}
-			if !slices.Contains(samplers, p.a.row.Sampler) {
-				samplers = append(samplers, p.a.row.Sampler)
-			}
+			sizes = append(sizes, page.Thousands(p.b.row.questions()), page.Thousands(p.a.row.questions()))
+			samplers = append(samplers, p.a.row.Sampler)
 		}
+		sizes, samplers = list.Unique(sizes), list.Unique(samplers)
 		row := pairs[0].a.row
 		text := fmt.Sprintf("%s has the same accuracies for %s questions (%s, %s", page.Plain(row.Selector), page.Joined(sizes),
 			page.Plain(row.block()), page.Plain(row.VLM))
@@ -212,12 +207,7 @@ func (t *publishedTable) impossibleMeans() []string {
 		if len(missed) == 0 {
 			continue
 		}
-		var sizes []string
-		for _, r := range missed {
-			if size := page.Thousands(r.questions()); !slices.Contains(sizes, size) {
-				sizes = append(sizes, size)
-			}
-		}
+		sizes := list.Unique(list.Map(missed, func(r publishedRow) string { return page.Thousands(r.questions()) }))
 		first := missed[0]
 		out = append(out, fmt.Sprintf("%d of %d accuracies of %s (%s) cannot be the mean of %s scores, as stated: scores come in "+
 			"tenths, and no sum of them gives %.2f of %s. Of all %s that can be tested so, %s fit.", len(missed), len(rows),

@@ -157,9 +157,7 @@ func (g *gap) points(write func(float64, int) string) string {
 }
 
 // inPoints writes the size of a gap.
-func inPoints(g *gap) string {
-	return strings.TrimPrefix(g.points(page.Unsigned), "−") + " points"
-}
+func inPoints(g *gap) string { return strings.TrimPrefix(g.points(page.Unsigned), "−") + " points" }
 
 // downTo writes a share in percent, rounded down: 11 %, 1.7 %.
 func downTo(x float64) string {
@@ -275,10 +273,9 @@ func (f *family) bestOf() string {
 	if lead(best).difference <= 0 {
 		return ""
 	}
-	var luck []string
-	for _, share := range publishedShares() {
-		luck = append(luck, fmt.Sprintf("%.1f", 100*stats.LuckOf(n)*f.pairedSE(share)/math.Sqrt2))
-	}
+	luck := list.Map(publishedShares(), func(share float64) string {
+		return fmt.Sprintf("%.1f", 100*stats.LuckOf(n)*f.pairedSE(share)/math.Sqrt2)
+	})
 	text := fmt.Sprintf("The best of %d variants is %s, +%s. If all of them were as good as %s, the best of %d would still look about "+
 		"%s points better when 5, 10 or 20 %% of the questions change.",
 		n, page.Plain(best.selector), inPoints(lead(best)), page.Plain(f.baseline), n,
@@ -347,10 +344,7 @@ func writeMany(d *page.Document, families []*family) {
 			what = fmt.Sprintf("%s over %s", page.Plural(len(f.variants), "variant"), page.Plain(f.baseline))
 		}
 		row := []string{page.Plain(f.name()), what, largest.points(page.Fixed)}
-		for _, n := range counts {
-			row = append(row, fmt.Sprint(n))
-		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, list.Map(counts[:], func(n int) string { return fmt.Sprint(n) })...))
 	}
 	d.Table([]string{"table", "comparison", ">largest", ">hold", ">hold if ≤ 10 %", ">hold if ≤ 5 %", ">open"}, rows)
 }

@@ -63,9 +63,7 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 	if opt.Now == nil {
 		opt.Now = steadyClock()
 	}
-	if opt.LogEverySteps < 1 {
-		opt.LogEverySteps = 1
-	}
+	opt.LogEverySteps = max(opt.LogEverySteps, 1)
 	if opt.Restored != nil {
 		if err := removeEnd(dir); err != nil {
 			return nil, err
@@ -182,7 +180,10 @@ func (l *Log) write(r Row) error {
 	if l.events == nil {
 		return nil
 	}
-	return l.events.row(r, l.order)
+	if payload := EventOf(r, l.order); payload != nil {
+		return l.events.Write(payload)
+	}
+	return nil
 }
 
 // show puts r on the console and, where it is worth a line, in run.log.

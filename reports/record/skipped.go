@@ -15,7 +15,9 @@ func SkippedText(reason string, n int) string {
 	if ok {
 		return who + ": " + SkippedText(name, n)
 	}
-	table := skippedWords()
+	table := list.Map(strings.Split(strings.TrimSuffix(skippedLines, "\n"), "\n"), func(line string) [3]string {
+		return [3]string(strings.Split(line, "\t"))
+	})
 	at := slices.IndexFunc(table, func(row [3]string) bool { return row[0] == reason })
 	if at < 0 {
 		return page.Thousands(n) + " " + strings.ReplaceAll(reason, "_", " ")
@@ -27,13 +29,8 @@ func SkippedText(reason string, n int) string {
 	return strings.TrimSuffix(page.Plural(n, noun)+" "+rest, " ")
 }
 
+// skippedLines lists reasons, what one of the skipped is, and what is wrong with it: a line each, parted by tabs. A
+// query is dropped from its own pool because no question may show its own answer.
+//
 //go:embed skipped.tsv
 var skippedLines string
-
-// skippedWords lists reasons, what one of the skipped is, and what is wrong with it: a line each, parted by tabs. A
-// query is dropped from its own pool because no question may show its own answer.
-func skippedWords() [][3]string {
-	return list.Map(strings.Split(strings.TrimSuffix(skippedLines, "\n"), "\n"), func(line string) [3]string {
-		return [3]string(strings.Split(line, "\t"))
-	})
-}

@@ -66,13 +66,6 @@ func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error
 	return w, nil
 }
 
-func (w *EventWriter) row(r Row, order MetricOrder) error {
-	if payload := EventOf(r, order); payload != nil {
-		return w.Write(payload)
-	}
-	return nil
-}
-
 // EventOf returns the event with a value for each number of r, at its time and global step; nil where it has none. Rows that are read
 // back give the bytes that were written.
 func EventOf(r Row, order MetricOrder) []byte {

@@ -116,9 +116,7 @@ func reportGroup(d *page.Document, run *record.Run, s keptStep, group []record.S
 		text += " ± " + page.Sig(se*math.Sqrt(float64(len(group))), 3)
 	}
 	d.Paragraph("%s:", text)
-	if shown := pictureCell(first.Pictures); shown != "" {
-		d.Paragraph("%s", shown)
-	}
+	d.Paragraph("%s", pictureCell(first.Pictures))
 
 	terms := shownTerms(group)
 	header := slices.Concat([]string{"completion", ">times", ">tokens", ">reward"},

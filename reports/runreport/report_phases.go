@@ -24,9 +24,7 @@ func reportPhases(d *page.Document, run *record.Run, s *record.Summary) {
 	d.Heading(2, "What happened")
 	for _, phase := range phases {
 		d.Heading(3, "%s", page.Plain(phase))
-		if story := phaseStory(run, s, phase); story != "" {
-			d.Paragraph("%s", story)
-		}
+		d.Paragraph("%s", phaseStory(run, s, phase))
 		if table, of := epochTable(run, phase); len(table.Rows) > 0 {
 			d.Table(table.Header, table.Rows)
 			if n := len(table.Rows); n < of {

@@ -67,9 +67,7 @@ func (t resultTable) report(d *page.Document, run *record.Run) {
 		header = append(header, ">gain over "+y.Short, "")
 	}
 	d.Table(header, t.cells())
-	if notes := t.notes(); len(notes) > 0 {
-		d.Paragraph("%s", run.InItsWords(strings.Join(notes, " ")))
-	}
+	d.Paragraph("%s", run.InItsWords(strings.Join(t.notes(), " ")))
 	if first.Metric == "reward" {
 		reportTerms(d, run, t.rows)
 	}

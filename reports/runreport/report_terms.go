@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
@@ -111,11 +112,8 @@ func reportTerms(d *page.Document, run *record.Run, table []record.StageResult) 
 		if t.set != "" {
 			name += " (" + page.TableCode([]string{t.set}) + ")"
 		}
-		row := []string{name, fmt.Sprintf("%g", t.weight)}
-		for _, r := range policies {
-			row = append(row, termMean(run, &r, r.Policy, t))
-		}
-		rows = append(rows, row)
+		means := list.Map(policies, func(r record.StageResult) string { return termMean(run, &r, r.Policy, t) })
+		rows = append(rows, append([]string{name, fmt.Sprintf("%g", t.weight)}, means...))
 	}
 	d.Paragraph("%s. Its terms, before their weights:", rewardFormula(run))
 	d.Table(header, rows)

@@ -96,14 +96,6 @@ func (c Correction) Tests() float64 {
 // Among is a p-value corrected for all but the family.
 func (c Correction) Among(p float64) float64 { return min(1, p*c.Tests()*c.Stage.tests()) }
 
-// levelOf is that of an interval that agrees with a p-value which is multiplied by tests.
-func levelOf(level, tests float64) float64 {
-	if tests > 1 {
-		return 1 - (1-level)/tests
-	}
-	return level
-}
-
 // words says what interval and p-value are corrected for, and what p alone is: "corrected for 31 checkpoints, p for 3 comparisons".
 func (c Correction) words() string {
 	var of []string
@@ -234,7 +226,9 @@ func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *
 		}
 		opt := p.opt
 		take := func(tests float64) (other bool) { // sets the interval that agrees with a p-value multiplied by tests
-			opt.Level = levelOf(p.Level, tests)
+			if opt.Level = p.Level; tests > 1 {
+				opt.Level = 1 - (1-p.Level)/tests
+			}
 			p.Interval = StudentInterval(p.Mean, p.SE, len(p.Values), opt.Level)
 			if interval != nil {
 				if of := interval(i, opt); of != nil {

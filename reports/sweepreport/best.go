@@ -69,9 +69,7 @@ func (v *View) writeBestSetting(d *page.Document) {
 			d.Code(page.ShellCommand(best.Command))
 		}
 	}
-	if text := v.luck(); text != "" {
-		d.Paragraph("%s", text)
-	}
+	d.Paragraph("%s", v.luck())
 }
 
 // shownCommands is how many commands of a Pareto front are printed.

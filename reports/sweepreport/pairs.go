@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
@@ -78,10 +79,7 @@ func (v *View) gridPair() (x, y *sweepAxis) {
 
 // fill collects the jobs of each cell and says whether at least half of the cells have some.
 func (c *cells) fill(v *View) bool {
-	c.values = make([][][]float64, len(c.y.stops))
-	for i := range c.values {
-		c.values[i] = make([][]float64, len(c.x.stops))
-	}
+	c.values = list.Make(len(c.y.stops), func(int) [][]float64 { return make([][]float64, len(c.x.stops)) })
 	filled := 0
 	for _, j := range v.Jobs {
 		u, okX := c.x.at(j.Params)

@@ -80,17 +80,13 @@ func (v *View) Figures() []sweepFigure {
 
 // drawnJobs are the jobs with numbers, best first; of very many the best half and a sample of the rest.
 func (v *View) drawnJobs() []sweeps.Job {
-	jobs := slices.DeleteFunc(slices.Clone(v.Jobs), func(j sweeps.Job) bool { return !v.Measured(j) })
+	jobs := list.Filter(v.Jobs, v.Measured)
 	if len(jobs) <= maxDrawnJobs {
 		return jobs
 	}
 	const sure = maxDrawnJobs / 2
-	out := slices.Clone(jobs[:sure])
 	rest := jobs[sure:]
-	for i := range sure {
-		out = append(out, rest[i*len(rest)/sure])
-	}
-	return out
+	return slices.Concat(jobs[:sure], list.Make(sure, func(i int) sweeps.Job { return rest[i*len(rest)/sure] }))
 }
 
 // objectiveScale is how an objective is drawn: the range that shows the differences between good jobs.
@@ -156,16 +152,10 @@ func (s objectiveScale) axis(low, high float64) *sweepAxis {
 }
 
 func (v *View) scale(objective int) objectiveScale {
-	var values, counting []float64
-	for _, j := range v.Jobs {
-		if v.Measured(j) {
-			values = append(values, j.Objectives[objective])
-			if !sweeps.Violates(j) {
-				counting = append(counting, j.Objectives[objective])
-			}
-		}
-	}
-	return scaleOf(v.Opt.Objectives[objective], values, counting)
+	value := func(j sweeps.Job) float64 { return j.Objectives[objective] }
+	jobs := list.Filter(v.Jobs, v.Measured)
+	counting := list.Filter(jobs, func(j sweeps.Job) bool { return !sweeps.Violates(j) })
+	return scaleOf(v.Opt.Objectives[objective], list.Map(jobs, value), list.Map(counting, value))
 }
 
 // clippedWords says in a caption that some jobs lie outside.

@@ -200,9 +200,7 @@ func (v *View) writeMethods(d *page.Document) {
 }
 
 // note says in the report what went wrong with it, naming files as they stand in the sweep's folder, which may be moved.
-func (v *View) note(err error) {
-	v.notes = append(v.notes, page.Plain(v.within(err.Error())))
-}
+func (v *View) note(err error) { v.notes = append(v.notes, page.Plain(v.within(err.Error()))) }
 
 func (v *View) within(text string) string { return strings.ReplaceAll(text, v.dir+"/", "") }
 

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/reports/sweeps"
 )
 
@@ -33,10 +34,7 @@ func WriteOptimizationResults(dir string, jobs []sweeps.Job, opt sweeps.Options)
 	default:
 		solutions := &configs.Node{Kind: configs.List}
 		for _, j := range v.highlighted() {
-			values := &configs.Node{Kind: configs.List}
-			for i := range v.Opt.Objectives {
-				values.Vals = append(values.Vals, floatNode(j.Objectives[i]))
-			}
+			values := &configs.Node{Kind: configs.List, Vals: list.Map(j.Objectives[:len(v.Opt.Objectives)], floatNode)}
 			solutions.Vals = append(solutions.Vals, mapping(entry{"params", bestParams(j, keys)}, entry{"values", values}))
 		}
 		root = append(root, entry{"solutions", solutions})

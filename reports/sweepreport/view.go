@@ -104,9 +104,7 @@ func (v *View) gainHead() string {
 }
 
 // Report returns report.md with the plots that could be drawn: the answers to what was asked, if anything was, then the rest.
-func (v *View) Report(drawn []sweepFigure) string {
-	return v.document(drawn).Text()
-}
+func (v *View) Report(drawn []sweepFigure) string { return v.document(drawn).Text() }
 
 func (v *View) Tables() []*page.Table { return v.document(nil).Tables }
 
@@ -137,9 +135,7 @@ func (v *View) writeSummary(d *page.Document) {
 		d.Heading(2, "What ran")
 	}
 	d.Paragraph("%s", v.CountLine(page.Plain, v.elapsed()))
-	if data := v.dataSentence(); data != "" {
-		d.Paragraph("%s", data)
-	}
+	d.Paragraph("%s", v.dataSentence())
 	if warned := sweeps.Warned(v.ByNumber, func(j sweeps.Job) *record.Summary { return v.summaries[j.Number].Summary }); warned != "" {
 		d.Paragraph("**%s.** Read their reports before any number here.", warned)
 	}

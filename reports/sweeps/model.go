@@ -98,7 +98,10 @@ func ModelOf(jobs []Job, opt Options) *Model {
 	v.Front = v.paretoFront()
 	v.sortJobs()
 	v.ByNumber = slices.SortedStableFunc(slices.Values(v.Jobs), func(a, b Job) int { return cmp.Compare(a.Number, b.Number) })
-	v.Dims = withoutSeed(Swept(v.ByNumber, opt.Dimensions))
+	v.Dims = Swept(v.ByNumber, opt.Dimensions)
+	if others := list.Filter(v.Dims, func(d Dimension) bool { return !IsSeed(d.Key) }); len(others) > 0 {
+		v.Dims = others // the values of seed have no order and no meaning
+	}
 	v.Settings = v.settingsOf()
 	return v
 }
@@ -136,10 +139,7 @@ func (v *Model) CountLine(name func(string) string, elapsed float64) string {
 	if len(v.Jobs) == 0 || v.Unjudged {
 		return b.String()
 	}
-	var judged []string
-	for _, o := range v.Opt.Objectives {
-		judged = append(judged, fmt.Sprintf("%s (%s is better)", name(o.Name), o.Direction()))
-	}
+	judged := list.Map(v.Opt.Objectives, func(o Objective) string { return fmt.Sprintf("%s (%s is better)", name(o.Name), o.Direction()) })
 	fmt.Fprintf(&b, " Judged by %s", strings.Join(judged, " and "))
 	if len(v.Opt.Constraints) > 0 {
 		fmt.Fprintf(&b, ", subject to %s", page.CodeList(v.Opt.Constraints))
@@ -164,15 +164,7 @@ func (v *Model) States(want func(string) bool) string {
 }
 
 // Count returns how many jobs are wanted.
-func (v *Model) Count(want func(Job) bool) int {
-	n := 0
-	for _, j := range v.Jobs {
-		if want(j) {
-			n++
-		}
-	}
-	return n
-}
+func (v *Model) Count(want func(Job) bool) int { return list.Count(v.Jobs, want) }
 
 // Own are a job's overrides that not all jobs have.
 func (v *Model) Own(j Job) []string {

@@ -127,10 +127,7 @@ func (v *Model) NoWinner() string {
 	if len(leaders) == 0 || v.Best() != nil {
 		return ""
 	}
-	untrained := 0
-	for _, j := range leaders {
-		untrained += stats.BoolInt(v.Untrained(j))
-	}
+	untrained := list.Count(leaders, v.Untrained)
 	value := v.Opt.Objectives[0].Name + " " + page.Sig(leaders[0].Objectives[0], 4)
 	who := fmt.Sprintf("job %d has", leaders[0].Number)
 	if n := len(leaders); n > 1 {
@@ -299,15 +296,6 @@ func Swept(jobs []Job, dims []Dimension) []Dimension {
 	return dims
 }
 
-// withoutSeed leaves out seed, whose values have no order and no meaning, unless there is no other key.
-func withoutSeed(dims []Dimension) []Dimension {
-	others := slices.DeleteFunc(slices.Clone(dims), func(d Dimension) bool { return IsSeed(d.Key) })
-	if len(others) == 0 {
-		return dims
-	}
-	return others
-}
-
 // IsSeed says whether an override or a key is that of the seed.
 func IsSeed(override string) bool {
 	key, _, _ := strings.Cut(strings.TrimLeft(override, "+"), "=")
@@ -319,12 +307,7 @@ func commonOverrides(jobs []Job) []string {
 	if len(jobs) < 2 {
 		return nil
 	}
-	count := map[string]int{}
-	for _, j := range jobs {
-		for _, o := range j.Overrides {
-			count[o]++
-		}
-	}
+	count := list.Tally(slices.Concat(list.Map(jobs, func(j Job) []string { return j.Overrides })...))
 	return slices.DeleteFunc(slices.Clone(jobs[0].Overrides), func(o string) bool { return count[o] < len(jobs) })
 }
 
@@ -358,11 +341,8 @@ func (v *Model) settingsOf() []*Setting {
 
 // Distinct takes one job of each seed of a setting, the first with a result: another is no further draw.
 func (v *Model) Distinct(jobs []Job) []Job {
-	var out []Job
-	for _, same := range stats.GroupBy(jobs, func(j Job) string { return strings.Join(v.Own(j), "\x00") }) {
-		out = append(out, same[max(slices.IndexFunc(same, v.HasResult), 0)])
-	}
-	return out
+	seeds := stats.GroupBy(jobs, func(j Job) string { return strings.Join(v.Own(j), "\x00") })
+	return list.Map(seeds, func(same []Job) Job { return same[max(slices.IndexFunc(same, v.HasResult), 0)] })
 }
 
 // Class is the order of settings in tables: results, results that all violate a constraint, none.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -65,10 +66,7 @@ func Table(jobs []Job, opt Options, width int) string {
 	if width == 0 {
 		return b.String()
 	}
-	lines := strings.Split(b.String(), "\n")
-	for i, line := range lines {
-		lines[i] = stdout.Fold(line, width, 4)
-	}
+	lines := list.Map(strings.Split(b.String(), "\n"), func(line string) string { return stdout.Fold(line, width, 4) })
 	return strings.Join(lines, "\n")
 }
 
@@ -122,9 +120,7 @@ func (v *Model) jobTable(jobs []Job, width int) string {
 		table.Column("overrides", func(j Job) string { return page.Clip(oneLine(strings.Join(v.Own(j), " ")), 3*valueWidth) })
 	}
 	plain := page.NewTable(table.Header, nil)
-	for _, row := range table.Rows {
-		plain.Rows = append(plain.Rows, page.Texts(row))
-	}
+	plain.Rows = list.Map(table.Rows, page.Texts)
 	var b strings.Builder
 	_ = plain.ConsoleWithin(&b, width) // into memory: cannot fail
 	return b.String()
@@ -161,8 +157,7 @@ func (v *Model) KeyColumns() []Dimension {
 	for _, j := range v.Jobs {
 		for _, o := range v.Own(j) {
 			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d Dimension) bool {
-				return d.Key == key ||
-					d.Key == strings.TrimLeft(key, "+")
+				return d.Key == key || d.Key == strings.TrimLeft(key, "+")
 			}) {
 				return nil
 			}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/rewardutil/group"
 )
@@ -93,9 +94,7 @@ func Compute(rewards []float64, valid []bool, B, G int, opt Options) ([]float64,
 		default:
 			stats.Signal++
 			groups = append(groups, method.Group(r, opt))
-			for _, g := range at {
-				places = append(places, b*G+g)
-			}
+			places = append(places, list.Map(at, func(g int) int { return b*G + g })...)
 		}
 	}
 	stats.countConstants(constants, all)

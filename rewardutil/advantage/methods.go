@@ -38,9 +38,7 @@ func (o Options) method() Method {
 }
 
 // Centred reports whether the advantages of a whole group have mean 0 before the clip.
-func (o Options) Centred() bool {
-	return o.method().Centred && o.BaselineShift == 0
-}
+func (o Options) Centred() bool { return o.method().Centred && o.BaselineShift == 0 }
 
 // Anchored reports whether the rewards of a group are to be gains over the reference's own.
 func (o Options) Anchored() bool { return o.method().Anchored }

@@ -72,10 +72,8 @@ func (o KLOptions) Validate() error {
 }
 
 func (o KLOptions) band() band {
-	return band{
-		targetMin: o.TargetMin, targetMax: o.TargetMax, factor: o.Factor, min: o.BetaMin, max: o.BetaMax,
-		update: o.Update, decay: o.MovingAverageDecay,
-	}
+	return band{targetMin: o.TargetMin, targetMax: o.TargetMax, factor: o.Factor, min: o.BetaMin, max: o.BetaMax,
+		update: o.Update, decay: o.MovingAverageDecay}
 }
 
 // NewKLController returns the controller of β, at opt.Beta.

@@ -33,10 +33,8 @@ type PolicyTemperatureOptions struct {
 
 // DefaultPolicyTemperatureOptions returns a controller that is off.
 func DefaultPolicyTemperatureOptions() PolicyTemperatureOptions {
-	return PolicyTemperatureOptions{
-		Start: 1, Min: 0.5, Max: 2, Factor: 1.1, TargetMin: 0.01, TargetMax: 0.1,
-		Update: "epoch", MovingAverageDecay: 0.9,
-	}
+	return PolicyTemperatureOptions{Start: 1, Min: 0.5, Max: 2, Factor: 1.1, TargetMin: 0.01, TargetMax: 0.1,
+		Update: "epoch", MovingAverageDecay: 0.9}
 }
 
 // Validate reports an empty band, crossed bounds and a start outside them. Options that are off pass.
@@ -52,10 +50,8 @@ func (o PolicyTemperatureOptions) Validate() error {
 }
 
 func (o PolicyTemperatureOptions) band() band {
-	return band{
-		targetMin: o.TargetMin, targetMax: o.TargetMax, factor: o.Factor, min: o.Min, max: o.Max,
-		update: o.Update, decay: o.MovingAverageDecay,
-	}
+	return band{targetMin: o.TargetMin, targetMax: o.TargetMax, factor: o.Factor, min: o.Min, max: o.Max,
+		update: o.Update, decay: o.MovingAverageDecay}
 }
 
 // NewPolicyTemperature returns the controller of the policy's temperature, at opt.Start, or one that stays at 1 when it is off.

@@ -102,10 +102,7 @@ func (o Options) Weight(level string) float64 {
 
 // DefaultOptions returns the reference's default mode and weights, and the beam level alone.
 func DefaultOptions() Options {
-	return Options{
-		Mode: "hard_plus_soft", HardWeight: 1, SoftWeight: 1, RelWeight: 0.1,
-		CorrectnessMode: "01",
-	}
+	return Options{Mode: "hard_plus_soft", HardWeight: 1, SoftWeight: 1, RelWeight: 0.1, CorrectnessMode: "01"}
 }
 
 // rewardLimit bounds the rewards of the reference's modes.

@@ -137,10 +137,7 @@ type Term struct {
 	Reward Reward
 }
 
-func (o Options) Any() bool {
-	on := o.terms()
-	return len(on) > 0
-}
+func (o Options) Any() bool { return len(o.terms()) > 0 }
 
 // Build returns the reward that the options describe. At least one term must be on. open opens models of this process; without
 // it no judge has one.
@@ -243,13 +240,6 @@ func scoreMeasured(ctx context.Context, r Reward, items []Item) ([]float64, map[
 	}
 	scores, err := r.Score(ctx, items)
 	return scores, nil, err
-}
-
-// Check scores a few real items before anything is trained, so that a missing answer, mask or scorer shows
-// at once. Take the references as completions.
-func (r *Rewards) Check(ctx context.Context, probe []Item) error {
-	_, _, err := r.Score(ctx, probe)
-	return err
 }
 
 // Close ends the processes that external scorers keep.

@@ -454,7 +454,7 @@ func TestWhatATermNeedsIsNamed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = r.Check(context.Background(), []Item{{Name: "q7", Completion: "x", Meta: []byte(tc.meta)}})
+			_, _, err = r.Score(context.Background(), []Item{{Name: "q7", Completion: "x", Meta: []byte(tc.meta)}})
 			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}

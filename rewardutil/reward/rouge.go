@@ -28,9 +28,7 @@ func (o *RougeOptions) setDefaults() {
 
 // Validate reports an average of nothing, and shares that do not fit it.
 func (o RougeOptions) Validate() error {
-	errs := []error{
-		option.Want(len(o.Types) > 0, "types", "want at least one of rouge1, rouge2, rougeL, rougeLsum"),
-	}
+	errs := []error{option.Want(len(o.Types) > 0, "types", "want at least one of rouge1, rouge2, rougeL, rougeLsum")}
 	if len(o.Shares) > 0 {
 		sum := 0.0
 		for _, s := range o.Shares {

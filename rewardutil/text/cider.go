@@ -23,9 +23,7 @@ type CIDEr struct {
 }
 
 // NewCIDEr counts n-grams in the references of all items of an evaluation.
-func NewCIDEr(references [][]string) *CIDEr {
-	return countDocuments(list.Map(references, split))
-}
+func NewCIDEr(references [][]string) *CIDEr { return countDocuments(list.Map(references, split)) }
 
 func countDocuments(items [][][]string) *CIDEr {
 	c := &CIDEr{frequency: map[string]float64{}, documents: math.Log(float64(len(items)))}

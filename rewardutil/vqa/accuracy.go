@@ -82,7 +82,7 @@ func normalizeWords(s string) string {
 		switch w = cmp.Or(digits()[w], w); w {
 		case "a", "an", "the":
 		default:
-			words = append(words, contraction(w))
+			words = append(words, cmp.Or(contractions()[w], w))
 		}
 	}
 	return strings.Join(words, " ")

@@ -1,20 +1,16 @@
 package vqa
 
 import (
-	"cmp"
 	_ "embed"
 	"strings"
 	"sync"
 )
 
-// contraction returns the word that the public contraction table of the VQA evaluation puts for a
-// lower-cased one (with an odd entry or two, which are the table's own), or the word itself. Entries with
-// capitals are left out: a lower-cased word can never match them.
-func contraction(word string) string { return cmp.Or(contractions()[word], word) }
-
 //go:embed contractions.txt
 var contractionText string
 
+// contractions is the public contraction table of the VQA evaluation, by the lower-cased word (with an odd entry or two, which are
+// the table's own). Entries with capitals are left out: a lower-cased word can never match them.
 var contractions = sync.OnceValue(func() map[string]string { return pairs(contractionText) })
 
 var digits = sync.OnceValue(func() map[string]string {

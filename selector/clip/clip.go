@@ -21,6 +21,7 @@ import (
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -299,9 +300,7 @@ func (e *Encoder) texts(t *tower, texts [][]int64, p *lora.Pass) torchx.Tensor {
 	var spans []torchx.Span
 	for _, ids := range texts {
 		from := len(at)
-		for i := range ids {
-			at = append(at, int64(i))
-		}
+		at = append(at, list.Convert[int64](stat.Indices(len(ids)))...)
 		spans = append(spans, torchx.Span{Q: from, QLen: len(ids), Own: from, OwnLen: len(ids), Causal: true})
 		pooled = append(pooled, int64(from+e.pool(ids)))
 	}

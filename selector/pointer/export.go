@@ -99,12 +99,8 @@ func (c *Checkpoint) ExportAdapters(path, base string) (int, error) {
 	}
 	config := opt.Clip.Config()
 	config.BaseModel = base
-	var tensors []tensorfile.Tensor
-	for _, name := range c.Names() {
-		if strings.Contains(name, ".lora_") {
-			tensors = append(tensors, c.Weights[name])
-		}
-	}
+	names := list.Filter(c.Names(), func(name string) bool { return strings.Contains(name, ".lora_") })
+	tensors := list.Map(names, func(name string) tensorfile.Tensor { return c.Weights[name] })
 	return len(tensors), lora.Write(path, config, tensors)
 }
 

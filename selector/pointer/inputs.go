@@ -247,9 +247,7 @@ func (in *inputs) putPlaces(pool []int64, padding []bool, u int, up *torchx.Uplo
 const uniqueStep = 128
 
 // products multiplies vectors x [B, N, h] with every candidate's c ([B, K, h], or [K, h] shared): [B, N, K].
-func products(x, c torchx.Tensor) torchx.Tensor {
-	return torchx.MatMul(x, torchx.Transpose(c, -2, -1))
-}
+func products(x, c torchx.Tensor) torchx.Tensor { return torchx.MatMul(x, torchx.Transpose(c, -2, -1)) }
 
 // slots remembers where a table's rows stand in a batch, without clearing anything between batches.
 type slots struct {

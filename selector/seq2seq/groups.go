@@ -3,6 +3,8 @@ package seq2seq
 import (
 	"fmt"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -54,9 +56,7 @@ func (m *Model) pack(groups []Group) (*packed, error) {
 func (r *rows) add(ids []int64, causal bool) int {
 	first := len(r.ids)
 	r.ids = append(r.ids, ids...)
-	for i := range ids {
-		r.at = append(r.at, int64(i))
-	}
+	r.at = append(r.at, list.Convert[int64](stat.Indices(len(ids)))...)
 	r.self = append(r.self, torchx.Span{Q: first, QLen: len(ids), Own: first, OwnLen: len(ids), Causal: causal})
 	return first
 }

@@ -48,10 +48,8 @@ func newScratch(options Options, cfg *Config, device string, seed int64) (*Model
 // configJSON returns the config.json that describes these sizes, so that the model can be exported and opened as any
 // other. Without generation_config.json it also says how completions begin and end.
 func (o ScratchOptions) configJSON(v Vocabulary) ([]byte, error) {
-	keys := map[string]any{
-		"vocab_size": v.Size, "d_model": o.Width, "pad_token_id": v.Pad, "eos_token_id": v.EOS,
-		"is_encoder_decoder": true, "use_cache": true, "torch_dtype": "float32",
-	}
+	keys := map[string]any{"vocab_size": v.Size, "d_model": o.Width, "pad_token_id": v.Pad, "eos_token_id": v.EOS,
+		"is_encoder_decoder": true, "use_cache": true, "torch_dtype": "float32"}
 	switch o.Model {
 	case "t5", "t5_v1_1":
 		projection := "relu"

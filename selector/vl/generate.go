@@ -52,13 +52,8 @@ func (m *Model) placeholders() []int64 {
 	if m.cfg.Vision == nil {
 		return nil
 	}
-	var pads []int64
-	for _, id := range []int64{m.cfg.ImageToken, m.cfg.VideoToken, m.cfg.VisionToken} {
-		if id > 0 && id < int64(m.cfg.Vocab) {
-			pads = append(pads, id)
-		}
-	}
-	return pads
+	pads := []int64{m.cfg.ImageToken, m.cfg.VideoToken, m.cfg.VisionToken}
+	return list.Filter(pads, func(id int64) bool { return id > 0 && id < int64(m.cfg.Vocab) })
 }
 
 // decoding is generation with a cache: rows of the prompts first, then MaxNewTokens rows for each sequence.

@@ -71,7 +71,7 @@ func inParts[T, R any](s Shared, all []T, size func(T) (*processor.Prompt, int),
 		for ; to < len(order); to++ {
 			_, n := size(all[order[to]])
 			if to > from {
-				n -= common(symbols[order[to-1]], symbols[order[to]])
+				n -= list.Common(symbols[order[to-1]], symbols[order[to]])
 			}
 			if rows += n; rows > prefillRows && to > from {
 				break
@@ -118,15 +118,6 @@ func (m *Model) symbols(p *processor.Prompt) []int64 {
 	return out
 }
 
-// common is how many symbols two sequences begin with.
-func common(a, b []int64) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
-}
-
 // sequence lays a prompt and its completion out, without the last token, which predicts nothing.
 func (m *Model) sequence(p *processor.Prompt, completion []int64) (sequence, error) {
 	out := sequence{answer: max(len(completion), 1)}
@@ -156,7 +147,7 @@ func trunks(all []sequence) []trunk {
 	alike := make([]int, len(all)) // rows in common with the one before; those that predict are each sequence's own
 	for k := 1; k < len(order); k++ {
 		a, b := all[order[k-1]], all[order[k]]
-		alike[k] = min(common(a.symbols, b.symbols), len(a.symbols)-a.answer, len(b.symbols)-b.answer)
+		alike[k] = min(list.Common(a.symbols, b.symbols), len(a.symbols)-a.answer, len(b.symbols)-b.answer)
 	}
 	_, out := split(order, alike)
 	return out

@@ -58,10 +58,8 @@ func (c *Config) tower(b *tokens.Builder) *tower {
 	}
 	for i := range v.Depth {
 		name := fmt.Sprintf("visual.blocks.%d.", i)
-		block := visionBlock{
-			norm1: norm(name+"norm1", d), norm2: norm(name+"norm2", d),
-			qkv: b.Linear(name+"attn.qkv", d, 3*d, true), proj: b.Linear(name+"attn.proj", d, d, true),
-		}
+		block := visionBlock{norm1: norm(name+"norm1", d), norm2: norm(name+"norm2", d),
+			qkv: b.Linear(name+"attn.qkv", d, 3*d, true), proj: b.Linear(name+"attn.proj", d, d, true)}
 		parts := []lora.Linear{{Name: name + "mlp." + of.up, In: d, Out: v.Intermediate},
 			{Name: name + "mlp." + of.down, In: v.Intermediate, Out: d}}
 		if !of.plain {
@@ -78,9 +76,7 @@ func (c *Config) tower(b *tokens.Builder) *tower {
 			second: b.Linear(name+of.second, cell, v.Out, true)}
 	}
 	t.merger = merge("visual.merger.", d)
-	for i := range v.Deep {
-		t.deep = append(t.deep, merge(fmt.Sprintf("visual.deepstack_merger_list.%d.", i), cell))
-	}
+	t.deep = list.Make(len(v.Deep), func(i int) merger { return merge(fmt.Sprintf("visual.deepstack_merger_list.%d.", i), cell) })
 	return t
 }
 

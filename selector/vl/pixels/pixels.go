@@ -33,10 +33,8 @@ type Config struct {
 
 // DefaultConfig is that of the published Qwen2.5-VL models.
 func DefaultConfig() Config {
-	return Config{
-		MinPixels: 4 * 28 * 28, MaxPixels: 16384 * 28 * 28, PatchSize: 14, TemporalPatchSize: 2, MergeSize: 2,
-		Mean: [3]float64{0.48145466, 0.4578275, 0.40821073}, Std: [3]float64{0.26862954, 0.26130258, 0.27577711},
-	}
+	return Config{MinPixels: 4 * 28 * 28, MaxPixels: 16384 * 28 * 28, PatchSize: 14, TemporalPatchSize: 2, MergeSize: 2,
+		Mean: [3]float64{0.48145466, 0.4578275, 0.40821073}, Std: [3]float64{0.26862954, 0.26130258, 0.27577711}}
 }
 
 // Validate reports the first value that cannot be.

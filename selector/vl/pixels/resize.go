@@ -70,9 +70,7 @@ func bicubic(in, out int) []taps {
 }
 
 // clip rounds a fixed-point sum, which began at half, to a byte.
-func clip(sum int32) uint8 {
-	return uint8(min(max(sum>>precision, 0), 255))
-}
+func clip(sum int32) uint8 { return uint8(min(max(sum>>precision, 0), 255)) }
 
 const half = 1 << (precision - 1)
 

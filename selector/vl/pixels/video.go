@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 )
 
@@ -170,9 +171,7 @@ func selectFrames(numbers []int) string {
 		if to < len(numbers) {
 			terms = append(terms, fmt.Sprintf("gte(n,%d)", numbers[to]))
 		}
-		for _, n := range numbers[from:to] {
-			terms = append(terms, fmt.Sprintf("eq(n,%d)", n))
-		}
+		terms = append(terms, list.Map(numbers[from:to], func(n int) string { return fmt.Sprintf("eq(n,%d)", n) })...)
 		filters = append(filters, "select='"+strings.Join(terms, "+")+"'")
 	}
 	return strings.Join(filters, ",")

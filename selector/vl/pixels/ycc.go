@@ -105,9 +105,7 @@ func (p *plane) spread(y int) {
 }
 
 // line returns a row of the plane; rows outside stand for the nearest one.
-func (p *plane) line(y int) []uint8 {
-	return p.pix[min(max(y, 0), p.h-1)*p.stride:][:p.w]
-}
+func (p *plane) line(y int) []uint8 { return p.pix[min(max(y, 0), p.h-1)*p.stride:][:p.w] }
 
 // triangleWide spreads a plane of half the width: 3/4 of the nearer value, 1/4 of the farther one.
 func (p *plane) triangleWide(y int) {

@@ -1,11 +1,13 @@
 package processor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tokenizer"
 )
@@ -64,14 +66,7 @@ func openIDs(folder string, tok *tokenizer.Tokenizer) (IDs, error) {
 	return ids, nil
 }
 
-func first(ids ...*int64) int64 {
-	for _, id := range ids {
-		if id != nil {
-			return *id
-		}
-	}
-	return -1
-}
+func first(ids ...*int64) int64 { return option.Or(cmp.Or(ids...), -1) }
 
 // readJSON leaves v as it is when the file does not exist.
 func readJSON(path string, v any) error {

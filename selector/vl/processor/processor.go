@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/atomicfile"
@@ -206,9 +207,7 @@ func (p *Processor) expand(ids []int64, images, videos []pixels.Patches) ([]int6
 			}
 			kind.next++
 		}
-		for range n {
-			out = append(out, id)
-		}
+		out = append(out, slices.Repeat([]int64{id}, n)...)
 	}
 	for _, kind := range kinds {
 		if kind.next != len(kind.given) {

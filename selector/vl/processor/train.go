@@ -2,6 +2,7 @@ package processor
 
 import (
 	"fmt"
+	"slices"
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/tokenizer"
@@ -39,9 +40,7 @@ func Train(corpus []string, size int, config pixels.Config) (*Processor, error) 
 	special, plain := addedTokens()
 	words := append([]string{}, corpus...)
 	for _, part := range tokenizer.Cut(frame, special) { // every prompt has them, so they count as often
-		for range len(corpus) {
-			words = append(words, part)
-		}
+		words = append(words, slices.Repeat([]string{part}, len(corpus))...)
 	}
 	vocab, merges := tokenizer.Train(words, size)
 	var added []tokenizer.Added

@@ -106,13 +106,14 @@ func reportTerms(d *page.Document, run *record.Run, table []record.StageResult) 
 	if len(policies) == 0 {
 		return
 	}
+	line := slices.MaxFunc(policies, func(a, b record.StageResult) int { return cmp.Compare(a.SE, b.SE) }) // one number of digits in all
 	var rows [][]string
 	for _, t := range terms {
 		name := page.Plain(t.name)
 		if t.set != "" {
 			name += " (" + page.TableCode([]string{t.set}) + ")"
 		}
-		means := list.Map(policies, func(r record.StageResult) string { return termMean(run, &r, r.Policy, t) })
+		means := list.Map(policies, func(r record.StageResult) string { return termMean(run, &line, r.Policy, t) })
 		rows = append(rows, append([]string{name, fmt.Sprintf("%g", t.weight)}, means...))
 	}
 	d.Paragraph("%s. Its terms, before their weights:", rewardFormula(run))

@@ -71,8 +71,7 @@ func Open(path string) (*Folder, error) {
 
 // openWeights prefers the single file, as Hugging Face does.
 func (f *Folder) openWeights() error {
-	single := filepath.Join(f.Path, singleName)
-	if _, err := os.Stat(single); err == nil {
+	if _, err := os.Stat(filepath.Join(f.Path, singleName)); err == nil {
 		return f.openFile(singleName, nil)
 	}
 	raw, err := regular.ReadFile(filepath.Join(f.Path, indexName))
@@ -230,7 +229,7 @@ type Want struct {
 // wrong shapes and types named. Names for which ignore, which may be nil, is true may be there or not.
 func (f *Folder) Check(want []Want, ignore func(name string) bool) error {
 	needed := map[string]bool{}
-	var missing, unexpected []string
+	var missing []string
 	for _, w := range want {
 		needed[w.Name] = true
 		s, ok := f.tensors[w.Name]
@@ -246,11 +245,7 @@ func (f *Folder) Check(want []Want, ignore func(name string) bool) error {
 			return fmt.Errorf("%s: tensor %s has type %s, want F32, F16 or BF16", at, s.tensor.Name, d)
 		}
 	}
-	for _, name := range f.Names() {
-		if !needed[name] && (ignore == nil || !ignore(name)) {
-			unexpected = append(unexpected, name)
-		}
-	}
+	unexpected := slices.DeleteFunc(f.Names(), func(name string) bool { return needed[name] || ignore != nil && ignore(name) })
 	if len(missing) == 0 && len(unexpected) == 0 {
 		return nil
 	}

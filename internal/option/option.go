@@ -5,12 +5,12 @@ package option
 import (
 	"errors"
 	"fmt"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 )
 
@@ -95,11 +95,7 @@ func valuesOf(v reflect.Value) []reflect.Value {
 	if v.Kind() != reflect.Slice {
 		return []reflect.Value{v}
 	}
-	var out []reflect.Value
-	for i := range v.Len() {
-		out = append(out, v.Index(i))
-	}
-	return out
+	return list.Make(v.Len(), v.Index)
 }
 
 // Range is an interval of numbers with open or closed ends.
@@ -111,10 +107,7 @@ type Range struct {
 
 // Holds reports whether a number lies in the interval.
 func (r *Range) Holds(x float64) bool {
-	if math.IsNaN(x) || x < r.low || x > r.high {
-		return false
-	}
-	return !(r.lowOpen && x == r.low) && !(r.highOpen && x == r.high)
+	return x >= r.low && x <= r.high && !(r.lowOpen && x == r.low) && !(r.highOpen && x == r.high) // never of NaN
 }
 
 func (r *Range) String() string { return r.text }

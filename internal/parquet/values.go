@@ -100,10 +100,7 @@ func (p *page) some(data []byte, kind format.Type, dict []*string, n int) ([]*st
 	return plain(data, kind, n)
 }
 
-func decimal(v int64) *string {
-	s := strconv.FormatInt(v, 10)
-	return &s
-}
+func decimal(v int64) *string { return new(strconv.FormatInt(v, 10)) }
 
 // plain reads values one after the other: a text has its length in front.
 func plain(data []byte, kind format.Type, n int) ([]*string, error) {
@@ -126,8 +123,7 @@ func plain(data []byte, kind format.Type, n int) ([]*string, error) {
 			if size > uint64(len(data)-4) {
 				return nil, errEnds
 			}
-			s := string(data[4 : 4+size])
-			out[i] = &s
+			out[i] = new(string(data[4 : 4+size]))
 			data = data[size:]
 		}
 		data = data[width:]
@@ -187,10 +183,7 @@ func hybrid(data []byte, width, n int) ([]uint64, error) {
 		if count > uint64(len(data)) && width > 0 { // a pack of eight takes width bytes
 			return nil, errEnds
 		}
-		size := int(min(count, uint64(n))) * width
-		if size > len(data) { // the last pack may be cut short
-			size = len(data)
-		}
+		size := min(int(min(count, uint64(n)))*width, len(data)) // the last pack may be cut short
 		packed := data[:size]
 		for i := range int(min(8*min(count, uint64(n)), uint64(n-len(out)))) {
 			if (i+1)*width > 8*len(packed) {
@@ -283,8 +276,7 @@ func deltaLength(data []byte, n int) ([]*string, error) {
 		if length < 0 || length > int64(len(data)) {
 			return nil, errEnds
 		}
-		s := string(data[:length])
-		out[i], data = &s, data[length:]
+		out[i], data = new(string(data[:length])), data[length:]
 	}
 	return out, nil
 }

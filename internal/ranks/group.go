@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fulcrum/internal/list"
 )
 
 // Group is the processes of a run that have met. nil: there is one.
@@ -44,15 +46,6 @@ func newLink(rank int, data, control net.Conn, in, hears *bufio.Reader) *link {
 		says: bufio.NewWriter(control)}
 }
 
-// enter numbers the exchange that begins.
-func (g *Group) enter(f *frame) {
-	g.seq++
-	f.Seq = g.seq
-	g.doing.Store(new(f.what()))
-}
-
-func (g *Group) leave() { g.doing.Store(nil) }
-
 func (f frame) what() string { return fmt.Sprintf("%s (exchange %d)", f.Name, f.Seq) }
 
 // lead is rank 0's share of an exchange.
@@ -70,11 +63,7 @@ func (g *Group) lead(mine frame, of func([][]byte) []byte) ([]frame, error) {
 		all, failed = append(all, f), failed || f.Failed != ""
 	}
 	if of != nil && !failed {
-		messages := make([][]byte, len(all))
-		for rank, f := range all {
-			messages[rank] = f.Body
-		}
-		all[0].Body = of(messages)
+		all[0].Body = of(list.Map(all, func(f frame) []byte { return f.Body }))
 	}
 	for _, l := range g.links[1:] {
 		reply := make([]frame, len(all))

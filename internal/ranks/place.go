@@ -45,15 +45,16 @@ func Here() (*Place, error) {
 		}
 		return p, err
 	case os.Getenv("SLURM_STEP_ID") != "" && os.Getenv("SLURM_STEP_NUM_TASKS") != "": // of srun; the batch script has none
-		first, err := firstHost(cmp.Or(os.Getenv("SLURM_STEP_NODELIST"), os.Getenv("SLURM_NODELIST")))
-		if err != nil {
-			return nil, err
+		nodes := cmp.Or(os.Getenv("SLURM_STEP_NODELIST"), os.Getenv("SLURM_NODELIST"))
+		first := firstNode.FindStringSubmatch(strings.TrimSpace(nodes))
+		if first == nil {
+			return nil, fmt.Errorf("SLURM_STEP_NODELIST=%q: want the names of nodes", nodes)
 		}
 		job, _ := strconv.Atoi(os.Getenv("SLURM_JOB_ID"))
 		step, _ := strconv.Atoi(os.Getenv("SLURM_STEP_ID"))
 		port := 20000 + (131*job+step)%12000
 		return place("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID",
-			fmt.Sprintf("%s:%d", first, port), fmt.Sprintf("%d.%d", job, step))
+			fmt.Sprintf("%s%s%s:%d", first[1], first[2], first[3], port), fmt.Sprintf("%d.%d", job, step))
 	}
 	return nil, nil
 }
@@ -80,13 +81,5 @@ func place(by, rank, size, local, address, secret string) (*Place, error) {
 	return p, nil
 }
 
-var bracket = regexp.MustCompile(`^([^\[,]+)(?:\[([0-9]+)[^\]]*\])?([^\[,]*)`)
-
-// firstHost returns the first name of a list as Slurm writes it: node[03-07,12],other.
-func firstHost(nodes string) (string, error) {
-	m := bracket.FindStringSubmatch(strings.TrimSpace(nodes))
-	if m == nil {
-		return "", fmt.Errorf("SLURM_STEP_NODELIST=%q: want the names of nodes", nodes)
-	}
-	return m[1] + m[2] + m[3], nil
-}
+// firstNode matches the first name of a list as Slurm writes it, in three parts: node[03-07,12],other.
+var firstNode = regexp.MustCompile(`^([^\[,]+)(?:\[([0-9]+)[^\]]*\])?([^\[,]*)`)

@@ -42,8 +42,10 @@ func (g *Group) round(name string, message []byte, failed error, of func([][]byt
 	if failed != nil {
 		mine.Failed, mine.Stopped, mine.Body = failed.Error(), errors.Is(failed, context.Canceled), nil
 	}
-	g.enter(&mine)
-	defer g.leave()
+	g.seq++
+	mine.Seq = g.seq
+	g.doing.Store(new(mine.what()))
+	defer g.doing.Store(nil)
 	trip := g.follow
 	if g.rank == 0 {
 		trip = func(mine frame) ([]frame, error) { return g.lead(mine, of) }

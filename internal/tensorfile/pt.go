@@ -56,10 +56,7 @@ func parsePT(data []byte) (any, error) {
 
 // copyBudget bounds what non-contiguous tensors of a file may copy, so that a small file that lists
 // one storage a thousand times cannot fill the memory.
-func copyBudget(data []byte) *int {
-	n := 4*len(data) + 1<<20
-	return &n
-}
+func copyBudget(data []byte) *int { return new(4*len(data) + 1<<20) }
 
 func parseZipPT(data []byte) (any, error) {
 	z, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))

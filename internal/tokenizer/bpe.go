@@ -1,6 +1,9 @@
 package tokenizer
 
-import "container/heap"
+import (
+	"container/heap"
+	"slices"
+)
 
 // merges knows what two neighbouring tokens become, and how early (the rank: lower merges first).
 type merges map[uint64]merge
@@ -59,13 +62,7 @@ func (m merges) bpe(ids []int32, s *scratch) []int32 {
 			push(h)
 		}
 	}
-	out := ids[:0]
-	for _, id := range ids {
-		if id != gone {
-			out = append(out, id)
-		}
-	}
-	return out
+	return slices.DeleteFunc(ids, func(id int32) bool { return id == gone })
 }
 
 // pair is a possible merge of the token at a place with its right neighbour.

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -91,12 +92,9 @@ func (t *Tokenizer) wordsApart() bool {
 	if _, ok := t.inModel(wordMark); !ok || t.rules.ignoreMerges {
 		return false
 	}
-	for _, p := range t.pairs {
-		if strings.Contains(strings.TrimLeft(p[0]+p[1], wordMark), wordMark) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.pairs, func(p [2]string) bool {
+		return strings.Contains(strings.TrimLeft(p[0]+p[1], wordMark), wordMark)
+	})
 }
 
 // cutBeforeMarks calls word for the parts of text that begin with marks, but for the first, which may not.

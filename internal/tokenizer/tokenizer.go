@@ -260,10 +260,8 @@ func (t *Tokenizer) encodePart(text string, s *scratch) {
 		})
 		return
 	}
-	if t.rules.prefixSpace && text != "" {
-		if !beginsWhite(text) {
-			text = " " + text
-		}
+	if t.rules.prefixSpace && text != "" && !beginsWhite(text) {
+		text = " " + text
 	}
 	for t.rules.digits {
 		n := strings.IndexFunc(text, unicode.IsNumber)

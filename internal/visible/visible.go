@@ -22,7 +22,8 @@ func Text(text string) string {
 			fmt.Fprintf(&b, `\x%02x`, rest[0])
 		case r < ' ' && r != '\n' && r != '\t':
 			fmt.Fprintf(&b, `\x%02x`, r)
-		case obeyed(r):
+		case r >= 0x7f && r <= 0x9f, r == 0x61c, r == 0x200e, r == 0x200f, // DEL, C1, marks of direction
+			r >= 0x2028 && r <= 0x202e, r >= 0x2066 && r <= 0x2069: // separators of lines and paragraphs, overrides of direction
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
 			b.WriteString(rest[:size])
@@ -43,10 +44,4 @@ func Whole(text []byte) int {
 		}
 	}
 	return len(text)
-}
-
-// obeyed reports whether a character beyond ASCII's controls is one: DEL, C1, marks and overrides of direction, and
-// separators of lines and paragraphs.
-func obeyed(r rune) bool {
-	return r >= 0x7f && r <= 0x9f || r == 0x61c || r == 0x200e || r == 0x200f || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069
 }

@@ -255,7 +255,11 @@ func (c *checker) limits(f *field, n *Node, path string) {
 			return
 		}
 		hint := ""
-		if near := f.meant(n.Text); near != "" {
+		near, known := f.words[strings.ToLower(n.Text)]
+		if !known {
+			near, _ = registry.Suggest(n.Text, f.enum)
+		}
+		if near != "" {
 			hint = " (did you mean " + near + "?)"
 		}
 		if free := f.member.Tag.Get("free"); free != "" && hint == "" {
@@ -371,12 +375,9 @@ func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 
 // spoiled reports whether a section has a fault or a value that is still ???.
 func (c *checker) spoiled(n *Node, path string) bool {
-	for _, b := range c.bad {
-		if path == "" || b == path || strings.HasPrefix(b, path+".") {
-			return true
-		}
-	}
-	return n.hasMissing()
+	return n.hasMissing() || slices.ContainsFunc(c.bad, func(b string) bool {
+		return path == "" || b == path || strings.HasPrefix(b, path+".")
+	})
 }
 
 func (n *Node) hasMissing() bool {

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -155,10 +156,8 @@ func checkPath(p string) string {
 	if strings.Contains(p, `\`) {
 		return `"` + p + `": want / between the parts of a path, not \`
 	}
-	for _, part := range strings.Split(p, "/") {
-		if part == ".." {
-			return `"` + p + `": Parent traversal ('..') in Defaults List paths is not supported`
-		}
+	if slices.Contains(strings.Split(p, "/"), "..") {
+		return `"` + p + `": Parent traversal ('..') in Defaults List paths is not supported`
 	}
 	return ""
 }

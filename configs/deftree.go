@@ -259,8 +259,7 @@ func (b *treeBuilder) itemsOf(n *treeNode) ([]*item, error) {
 	}
 	if n.item.primary {
 		for _, a := range b.appends {
-			c := *a
-			items = append(items, &c)
+			items = append(items, new(*a))
 		}
 	}
 	return items, nil

@@ -28,15 +28,6 @@ func (f *field) synonyms(tag string) {
 	}
 }
 
-// meant returns the value of enum that a user's word stands for; "" where none is near.
-func (f *field) meant(word string) string {
-	if value, ok := f.words[strings.ToLower(word)]; ok {
-		return value
-	}
-	near, _ := registry.Suggest(word, f.enum)
-	return near
-}
-
 // called reports whether other libraries call the field so.
 func (f *field) called(name string) bool {
 	return slices.ContainsFunc(f.also, func(theirs string) bool { return strings.EqualFold(theirs, name) })

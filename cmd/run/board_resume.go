@@ -98,7 +98,7 @@ func startsOf(dir string) []board.Start {
 			starts = append(starts, startOf(key, value)...)
 		}
 	}
-	return unique(starts)
+	return list.Unique(starts)
 }
 
 // mostJobs is how many begun jobs of a sweep are looked into.
@@ -139,7 +139,7 @@ func startsOfRun(dir string) []board.Start {
 	for _, key := range slices.Sorted(maps.Keys(flat)) {
 		starts = append(starts, startOf(key, flat[key])...)
 	}
-	return unique(starts)
+	return list.Unique(starts)
 }
 
 // startOf is a setting that names a program or an address; of an address only the host, as the rest may hold a secret.
@@ -172,9 +172,4 @@ func shownText(text string) string {
 		}
 	}
 	return b.String()
-}
-
-// unique leaves out what is there already.
-func unique(starts []board.Start) []board.Start {
-	return list.Unique(starts)
 }

@@ -105,14 +105,6 @@ func unabbreviated(f *pflag.FlagSet, a string) string {
 	return full
 }
 
-// rerunFolder returns the run folder that --rerun names: the folder, or a file of its .hydra folder.
-func rerunFolder(path string) string {
-	if dir := filepath.Dir(path); filepath.Base(dir) == ".hydra" {
-		return filepath.Dir(dir)
-	}
-	return path
-}
-
 // isWord reports whether an argument is neither a flag nor an override.
 func isWord(s string) bool {
 	return s != "" && !strings.ContainsAny(s, "=") && !strings.ContainsAny(s[:1], "-~+")
@@ -124,7 +116,9 @@ func parseArgs(args []string) (*invocation, error) {
 	if err := f.Parse(normalize(f, args)); err != nil {
 		return nil, unknownFlag(f, err)
 	}
-	inv.rerun = rerunFolder(inv.rerun)
+	if dir := filepath.Dir(inv.rerun); filepath.Base(dir) == ".hydra" { // a file of the run's
+		inv.rerun = filepath.Dir(dir)
+	}
 	inv.args = f.Args()
 	if inv.info != "" && !slices.Contains(infoKinds[:], inv.info) {
 		return nil, usage.Errorf("%v", registry.Unknown("--info", inv.info, infoKinds[:]))

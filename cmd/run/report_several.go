@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/experiments/sweep/views"
 	"fulcrum/experiments/tasks"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/compare"
@@ -29,11 +30,8 @@ type tableJSON struct {
 }
 
 func reportOf(paths []string, report string, tables []*page.Table) reportJSON {
-	out := reportJSON{Paths: paths, Report: report, Tables: []tableJSON{}}
-	for _, t := range tables {
-		out.Tables = append(out.Tables, tableJSON{t.Title, t.Names(), t.Texts()})
-	}
-	return out
+	of := func(t *page.Table) tableJSON { return tableJSON{t.Title, t.Names(), t.Texts()} }
+	return reportJSON{Paths: paths, Report: report, Tables: list.Map(tables, of)}
 }
 
 // reportOfSeveral prints a comparison of runs, what a published table allows to conclude, or the tables of the one report that was

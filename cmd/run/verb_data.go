@@ -178,15 +178,10 @@ type factJSON struct {
 }
 
 func inspectionOf(in beamdata.Inspection) inspectionJSON {
-	out := inspectionJSON{Path: in.Path, Format: in.Format, Facts: []factJSON{}, Files: []inspectionJSON{}}
-	for _, f := range in.Facts {
-		out.Facts = append(out.Facts, factJSON(f))
-	}
+	out := inspectionJSON{Path: in.Path, Format: in.Format, Files: list.Map(in.Files, inspectionOf)}
+	out.Facts = list.Map(in.Facts, func(f beamdata.Fact) factJSON { return factJSON(f) })
 	if in.Fault != nil {
 		out.Fault = in.Fault.Error()
-	}
-	for _, file := range in.Files {
-		out.Files = append(out.Files, inspectionOf(file))
 	}
 	return out
 }

@@ -321,8 +321,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
 		job.Seconds += max(0, a.Ended.Sub(a.Started).Seconds()) // of another machine, whose clock may have been set
 	}
-	code := a.ExitCode
-	job.ExitCode, job.Cause, job.Tail = &code, a.Cause, a.Tail
+	job.ExitCode, job.Cause, job.Tail = new(a.ExitCode), a.Cause, a.Tail
 	switch a.State {
 	case launcher.Done, launcher.Pruned:
 		job.State, job.Cause, job.Tail = a.State, "", nil

@@ -15,6 +15,7 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/build"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/secret"
 	"fulcrum/internal/stdout"
@@ -245,13 +246,9 @@ func corners(dims []configs.Dimension) [][]string {
 	for _, d := range dims {
 		most = max(most, len(d.Choices))
 	}
-	points := make([][]string, most)
-	for i := range points {
-		for _, d := range dims {
-			points[i] = append(points[i], corner(d, i))
-		}
-	}
-	return points
+	return list.Make(most, func(i int) []string {
+		return list.Map(dims, func(d configs.Dimension) string { return corner(d, i) })
+	})
 }
 
 // corner returns the i-th of a dimension's choices, or one of its bounds.

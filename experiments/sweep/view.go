@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/reports/sweeps"
 )
 
@@ -38,20 +39,14 @@ func ResultOf(dir string, s ledger.Sweep, jobs []ledger.Job) (sweeps.Options, []
 		opt.Objectives = append(opt.Objectives, sweeps.Objective{Name: o.Name, Minimize: o.Minimize})
 	}
 	if s.Study != nil {
-		arms := sweeps.Dimension{Key: sweeps.ArmKey}
-		for _, arm := range s.Study.Arms {
-			arms.Values = append(arms.Values, arm.Name)
-		}
+		arms := sweeps.Dimension{Key: sweeps.ArmKey, Values: list.Map(s.Study.Arms, func(a sweeps.StudyArm) string { return a.Name })}
 		opt.Dimensions, opt.Study, opt.Ask = slices.Insert(opt.Dimensions, 0, arms), s.Study, s.Ask
 		opt.Title = fmt.Sprintf("Study of %d arms", len(s.Study.Arms))
 	}
 	named := len(opt.Objectives) > 0
 	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
-		opt.Dimensions = append(opt.Dimensions, sweeps.Dimension{Key: generationKey})
-		for g := 1; g <= s.Generation; g++ {
-			last := &opt.Dimensions[len(opt.Dimensions)-1]
-			last.Values = append(last.Values, strconv.Itoa(g))
-		}
+		numbers := list.Make(s.Generation, func(i int) string { return strconv.Itoa(i + 1) })
+		opt.Dimensions = append(opt.Dimensions, sweeps.Dimension{Key: generationKey, Values: numbers})
 		opt.Title += fmt.Sprintf(", with %d configurations", s.Generation)
 	}
 	rows := make([]sweeps.Job, len(jobs))

@@ -42,8 +42,7 @@ func joblib(r Request) (Open, error) {
 	opt := DefaultLocalOptions()
 	opt.NJobs = given.NJobs
 	if given.Timeout != nil {
-		minutes := *given.Timeout / 60
-		opt.TimeoutMin = &minutes
+		opt.TimeoutMin = new(*given.Timeout / 60)
 	}
 	return func(program string) (Launcher, error) { return NewLocal(program, opt) }, nil
 }

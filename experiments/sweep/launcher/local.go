@@ -79,8 +79,7 @@ func newLocal(program string, opt LocalOptions) *local {
 		gpus: map[string]int{}}
 	names := opt.GPUs
 	if names == nil {
-		visible := visibleGPUs()
-		names = &visible
+		names = new(visibleGPUs())
 	}
 	for _, name := range *names {
 		l.gpus[name] = opt.JobsPerGPU

@@ -148,10 +148,7 @@ func newGaussian(n, lambda int, sigma float64) *gaussian {
 		d.mean[i] = 0.5
 		d.c.SetSym(i, i, 1)
 	}
-	mu := max(lambda/2, 1)
-	for i := range mu {
-		d.weights = append(d.weights, math.Log(float64(lambda+1)/2)-math.Log(float64(i+1)))
-	}
+	d.weights = list.Make(max(lambda/2, 1), func(i int) float64 { return math.Log(float64(lambda+1)/2) - math.Log(float64(i+1)) })
 	floats.Scale(1/floats.Sum(d.weights), d.weights)
 	d.muEff = 1 / floats.Dot(d.weights, d.weights)
 	dim := float64(n)

@@ -63,17 +63,11 @@ func (t slurmTask) kind() int {
 
 // stuck reports whether a waiting task waits for a person, and not for its turn.
 func (t slurmTask) stuck() bool {
-	if t.state == "SPECIAL_EXIT" || t.state == "REQUEUE_HOLD" {
-		return true
-	}
+	words := []string{"held", "badconstraints", "neversatisfied", "partitiondown", "partitioninactive", "invalid", "nodelimit", "timelimit",
+		"partitionconfig"}
 	low := strings.ToLower(t.reason)
-	for _, word := range []string{"held", "badconstraints", "neversatisfied", "partitiondown", "partitioninactive", "invalid",
-		"nodelimit", "timelimit", "partitionconfig"} {
-		if strings.Contains(low, word) {
-			return true
-		}
-	}
-	return false
+	return t.state == "SPECIAL_EXIT" || t.state == "REQUEUE_HOLD" ||
+		slices.ContainsFunc(words, func(word string) bool { return strings.Contains(low, word) })
 }
 
 // slurmError is a command of Slurm's that failed.
@@ -88,15 +82,10 @@ func (e *slurmError) Error() string { return e.command + ": " + e.message }
 // unreachable reports whether the command failed for want of an answer: asking again may help, and the
 // request may have been heard.
 func (e *slurmError) unreachable() bool {
-	for _, text := range []string{"Unable to contact slurm controller", "Socket timed out", "Connection refused",
-		"Connection reset", "Zero Bytes were transmitted",
-		"Transport endpoint is not connected", "in standby mode", "Unexpected message received", "Communication connection " +
-			"failure", "Unable to establish control", "authentication", "Munge", timedOut} {
-		if strings.Contains(e.message, text) {
-			return true
-		}
-	}
-	return false
+	texts := []string{"Unable to contact slurm controller", "Socket timed out", "Connection refused", "Connection reset",
+		"Zero Bytes were transmitted", "Transport endpoint is not connected", "in standby mode", "Unexpected message received",
+		"Communication connection failure", "Unable to establish control", "authentication", "Munge", timedOut}
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(e.message, text) })
 }
 
 // command prepares a command of Slurm's, which a Ctrl-C at the terminal does not reach.

@@ -137,7 +137,11 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 			continue
 		}
 		t.ended, news = a.Try, true // Slurm has stopped it and starts it again
-		if !s.send(requeued(a)) {
+		if a.State == launcher.Running {
+			a.Ended, a.ExitCode, a.Cause = time.Now(), -1, "stopped by Slurm"
+		}
+		a.State, a.Requeued = launcher.Interrupted, true
+		if !s.send(a) {
 			return news, false, nil
 		}
 	}
@@ -156,15 +160,6 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 		return news, false, nil
 	}
 	return true, s.finish(t, s.verdict(a, now, cancel), now), nil
-}
-
-// requeued returns an attempt that Slurm has stopped, to start the job again.
-func requeued(a launcher.Attempt) launcher.Attempt {
-	if a.State == launcher.Running {
-		a.Ended, a.ExitCode, a.Cause = time.Now(), -1, "stopped by Slurm"
-	}
-	a.State, a.Requeued = launcher.Interrupted, true
-	return a
 }
 
 // finish tells the end of a task.

@@ -55,14 +55,7 @@ func (o Objective) Minimizes(own bool) bool {
 	if o.Name == "" {
 		return own
 	}
-	return falls(o.Name)
-}
-
-// falls reports whether less of a metric is better, as far as its name tells.
-func falls(name string) bool {
-	if i := strings.LastIndexByte(name, '.'); i >= 0 { // eval.SPLIT.POLICY.METRIC
-		name = name[i+1:]
-	}
+	name := o.Name[strings.LastIndexByte(o.Name, '.')+1:] // eval.SPLIT.POLICY.METRIC
 	name = strings.TrimPrefix(name, "val_")
 	return name == Seconds || name == "step_seconds" || name == "kl" || name == "grad_norm" || name == "loss" ||
 		strings.HasSuffix(name, "_loss")

@@ -10,6 +10,7 @@ import (
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/reports/compare"
 )
 
@@ -36,10 +37,7 @@ func ReadDiff(dir string) (compare.DiffSide, error) {
 	var arms []string
 	rows := make([]compare.DiffJob, len(jobs))
 	for i, j := range jobs {
-		params := make([]string, len(s.Dimensions))
-		for k, d := range s.Dimensions {
-			params[k] = d.Key + "=" + j.Params[k]
-		}
+		params := list.Make(len(s.Dimensions), func(k int) string { return s.Dimensions[k].Key + "=" + j.Params[k] })
 		slices.Sort(params)
 		if j.Arm != "" {
 			params = append([]string{"arm=" + j.Arm}, params...)

@@ -10,8 +10,7 @@ import (
 
 // withRoom adds advice to an error about a full device memory: the keys that make a run smaller.
 func withRoom(err error, c *job.Config) error {
-	var full *torchx.OpError
-	if !errors.As(err, &full) || !full.OutOfMemory() {
+	if full, ok := errors.AsType[*torchx.OpError](err); !ok || !full.OutOfMemory() {
 		return err
 	}
 	text := "" // what only token policies have

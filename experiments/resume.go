@@ -77,7 +77,11 @@ func (a App) Resume(ctx context.Context, dir string, processes int) error {
 	if err != nil {
 		return err
 	}
-	if err := sameJob(c, dir); err != nil {
+	err = runfolder.Unchanged(c) // another run may have taken the folder: the sweep would take its result for the job's
+	if _, ok := errors.AsType[*usage.Error](err); ok {
+		return usage.Errorf("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
+	}
+	if err != nil {
 		return err
 	}
 	cfg, err := job.Decode(c)
@@ -138,16 +142,6 @@ func (r *run) goOn(ctx context.Context, dir string) error {
 		}
 	}
 	return execute(ctx, r, f)
-}
-
-// sameJob refuses a run in dir that this process's sweep has not started: another run may have taken the folder. The sweep would
-// take its result for the job's.
-func sameJob(c *configs.Composed, dir string) error {
-	err := runfolder.Unchanged(c)
-	if _, ok := errors.AsType[*usage.Error](err); ok {
-		return usage.Errorf("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
-	}
-	return err
 }
 
 // finished prints that a run is done or pruned, and writes its report if it is missing: a run writes its report last, after finish has

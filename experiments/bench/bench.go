@@ -129,7 +129,10 @@ func (t *table) measure(ctx context.Context, out io.Writer) error {
 		if opt.Queries > 0 {
 			w.Data = w.Data.cut(opt.Queries)
 		}
-		files, err := opt.files(w, dir)
+		if _, err := os.Stat(filepath.Join(dir, w.Data.Name+".json")); err != nil {
+			fmt.Fprintf(opt.Progress, "writing %s: %d queries\n", w.Data.Name, w.Data.Queries)
+		}
+		files, err := w.Data.Generate(dir)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
@@ -158,14 +161,6 @@ func (t *table) measure(ctx context.Context, out io.Writer) error {
 		}
 	}
 	return nil
-}
-
-// files generates the data of a workload, unless they are there.
-func (o Options) files(w Workload, dir string) (Files, error) {
-	if _, err := os.Stat(filepath.Join(dir, w.Data.Name+".json")); err != nil {
-		fmt.Fprintf(o.Progress, "writing %s: %d queries\n", w.Data.Name, w.Data.Queries)
-	}
-	return w.Data.Generate(dir)
 }
 
 // row is what was measured of one workload and variant; Peer[i] ran right after Ours[i].
@@ -236,8 +231,7 @@ func (w Workload) Specs(dir string, steps int) ([]Spec, error) {
 		return nil, err
 	}
 	opt := Options{Device: "cpu", Threads: 1, Passes: 1, MaxSteps: steps}
-	out := list.Map(variants(), func(v variant) Spec { return opt.spec(w, v, files) })
-	return out, nil
+	return list.Map(variants(), func(v variant) Spec { return opt.spec(w, v, files) }), nil
 }
 
 // ask runs a measuring process and reads what it prints into a measurement, which is then whole.

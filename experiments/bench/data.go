@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/tensorfile"
 )
 
@@ -186,12 +187,7 @@ func (w *beamWriter) beams(beams [][]int) {
 // fill adds queries that no step sees, whose beams name the examples that are in no beam yet: the pool
 // of a legacy file is what its beams name, and it must hold exactly Pool.
 func (w *beamWriter) fill() {
-	var missing []int
-	for id, used := range w.used {
-		if !used {
-			missing = append(missing, id)
-		}
-	}
+	missing := list.Filter(stat.Indices(len(w.used)), func(id int) bool { return !w.used[id] })
 	for len(missing) > 0 {
 		beams := make([][]int, w.Max)
 		for i := range beams {
@@ -214,9 +210,7 @@ func (w *beamWriter) trajectories() {
 	r.Query.ID = w.query
 	for range w.Min + w.r.IntN(w.Max-w.Min+1) {
 		t := trajectory{Pointer: w.draw(w.Shots, len(r.Pool)), Method: "beam", Mode: "vqaEval"}
-		for _, at := range t.Pointer {
-			t.Global = append(t.Global, r.Pool[at])
-		}
+		t.Global = list.Map(t.Pointer, func(at int) int { return r.Pool[at] })
 		if w.r.IntN(2) == 1 {
 			t.Correct, t.Accuracy = 1, []float64{0.3, 0.6, 0.9, 1}[w.r.IntN(4)]
 		}

@@ -68,8 +68,7 @@ func (w ShapeWorkload) Resized(sizes map[string]int) (ShapeWorkload, error) {
 	all := ShapeWorkload{Vision: &VisionShape{}}
 	known := slices.Sorted(maps.Keys(all.sizes()))
 	if w.Vision != nil {
-		v := *w.Vision
-		w.Vision = &v
+		w.Vision = new(*w.Vision)
 	}
 	fields := w.sizes()
 	for name, n := range sizes {

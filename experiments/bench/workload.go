@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 )
 
@@ -73,16 +74,8 @@ func choose(names []string, cuda bool) (training []Workload, shapes []ShapeWorkl
 		known = append(known, name)
 		return slices.Contains(names, name) || len(names) == 0 && fits
 	}
-	for _, w := range Workloads() {
-		if chosen(w.Name, w.OnCPU || cuda) {
-			training = append(training, w)
-		}
-	}
-	for _, w := range ShapeWorkloads() {
-		if chosen(w.Name, cuda == (w.DType == "bfloat16")) {
-			shapes = append(shapes, w)
-		}
-	}
+	training = list.Filter(Workloads(), func(w Workload) bool { return chosen(w.Name, w.OnCPU || cuda) })
+	shapes = list.Filter(ShapeWorkloads(), func(w ShapeWorkload) bool { return chosen(w.Name, cuda == (w.DType == "bfloat16")) })
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, nil, registry.Unknown("workload", name, known)
@@ -106,16 +99,8 @@ func chooseVariants(names []string) (training []variant, shapes []ShapeCase, err
 		known = append(known, name)
 		return slices.Contains(names, name) || len(names) == 0
 	}
-	for _, v := range variants() {
-		if chosen(v.name) {
-			training = append(training, v)
-		}
-	}
-	for _, c := range ShapeCases() {
-		if chosen("shape-" + c.Name) {
-			shapes = append(shapes, c)
-		}
-	}
+	training = list.Filter(variants(), func(v variant) bool { return chosen(v.name) })
+	shapes = list.Filter(ShapeCases(), func(c ShapeCase) bool { return chosen("shape-" + c.Name) })
 	for _, name := range names {
 		if !slices.Contains(known, name) {
 			return nil, nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))

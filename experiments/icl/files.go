@@ -28,9 +28,7 @@ type trajectory struct {
 // Trajectory returns a beam as an RL record holds it. rank counts from 0.
 func (s *Search) Trajectory(b Beam, pool []int32, rank int) any {
 	t := trajectory{Pointer: b.Rows, Method: "beam", Rank: rank, Score: b.Score}
-	for _, row := range b.Rows {
-		t.Positions = append(t.Positions, slices.Index(pool, row))
-	}
+	t.Positions = list.Map(b.Rows, func(row int32) int { return slices.Index(pool, row) })
 	switch s.Score {
 	case "vqa":
 		correct := 0

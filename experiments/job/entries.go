@@ -206,8 +206,7 @@ func (c *Config) Section() string { return c.Learner().Section }
 // Text returns the options of the configuration's token policy; nil where the policy selects examples.
 func (c *Config) Text() *TextOptions {
 	if text := c.Learner().Text; text != nil {
-		o := text(c)
-		return &o
+		return new(text(c))
 	}
 	return nil
 }

@@ -71,10 +71,8 @@ func (c *Config) planned() map[string]phases.Options {
 // Learns reports whether a phase of the schedule learns from one of the recorded kinds.
 func (c *Config) Learns(from ...phases.Learns) bool {
 	for _, p := range c.planned() {
-		for _, kind := range from {
-			if c.Traits(p).Learns == kind {
-				return true
-			}
+		if slices.Contains(from, c.Traits(p).Learns) {
+			return true
 		}
 	}
 	return false

@@ -47,8 +47,7 @@ func CompatValLoss(c *job.Config) phases.ValLoss {
 // which differ by less are ties.
 func CompatNormalize(opt group.NormalizeOptions) func([]float64) []float64 {
 	return func(rewards []float64) []float64 {
-		out := group.Normalize(float32s(rewards), opt)
-		return float32s(out)
+		return float32s(group.Normalize(float32s(rewards), opt))
 	}
 }
 

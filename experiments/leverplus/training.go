@@ -3,8 +3,10 @@ package leverplus
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -39,19 +41,12 @@ func Weights(top1, normalized, relative bool, normalize func([]float64) []float6
 			rewards = objective.NormalizeGroups(b, normalize)
 		}
 		w, stats := group.Weights(rewards, b.Valid, b.B(), b.G, tau, relative)
-		infiniteIsNaN(w, rewards, b.G)
-		return w, stats
-	}
-}
-
-// infiniteIsNaN makes the weights of groups with an infinite reward NaN, as torch.softmax does.
-func infiniteIsNaN(w, rewards []float64, g int) {
-	for i, r := range rewards {
-		if math.IsInf(r, 1) {
-			for at := i / g * g; at < (i/g+1)*g; at++ {
+		for i, r := range rewards {
+			for at := i / b.G * b.G; math.IsInf(r, 1) && at < (i/b.G+1)*b.G; at++ { // as torch.softmax does
 				w[at] = math.NaN()
 			}
 		}
+		return w, stats
 	}
 }
 
@@ -82,15 +77,9 @@ func MeanOfBatches(batch int) func([]float64) float64 {
 
 // Freeze returns those of parts that a parameter's name contains, or all where none is in any: one is enough.
 func Freeze(names, parts []string) []string {
-	var found []string
-	for _, part := range parts {
-		for _, name := range names {
-			if strings.Contains(name, part) {
-				found = append(found, part)
-				break
-			}
-		}
-	}
+	found := list.Filter(parts, func(part string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, part) })
+	})
 	if len(found) == 0 {
 		return parts
 	}

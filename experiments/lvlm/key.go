@@ -12,14 +12,6 @@ import (
 	"fulcrum/internal/digest"
 )
 
-// key is the identity without what may change while the numbers stay: the program that serves the model.
-func (id Identity) key() Identity {
-	if id.Backend != "local" {
-		id.Engine, id.Revision = "", ""
-	}
-	return id
-}
-
 // key digests a question: what is asked, of which model, about which prompt. Images count by their content, ids not at all.
 func (s *Stored) key(name string, p Prompt) (store.Key, error) {
 	h := sha256.New()

@@ -245,8 +245,8 @@ func (s *server) patience() webapi.Patience {
 
 // explain adds what to do to a refusal.
 func (s *server) explain(err error) error {
-	var status *webapi.StatusError
-	if !errors.As(err, &status) {
+	status, ok := errors.AsType[*webapi.StatusError](err)
+	if !ok {
 		return err
 	}
 	if status.Code == http.StatusNotFound {

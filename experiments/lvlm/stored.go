@@ -48,10 +48,14 @@ type Counts struct {
 
 // newStored puts a store before a scorer, which is asked batch prompts at a time and workers times at once.
 func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int) (*Stored, error) {
-	id, err := json.Marshal(scorer.Identity().key())
+	id := scorer.Identity()
+	if id.Backend != "local" { // the program that serves the model may change while the numbers stay
+		id.Engine, id.Revision = "", ""
+	}
+	text, err := json.Marshal(id)
 	return &Stored{scorer: scorer, store: kept, length: opt.MaxNewTokens, batch: batch, images: opt.Images,
 		workers:  make(chan struct{}, workers),
-		identity: sha256.Sum256(id), flying: map[store.Key]*flight{},
+		identity: sha256.Sum256(text), flying: map[store.Key]*flight{},
 		recheck: recheck{enough: leastAgain, least: map[bool][]question{}, noted: map[store.Key]bool{}}}, err
 }
 
@@ -240,10 +244,8 @@ func (s *Stored) claim(keys []store.Key, values map[store.Key][]byte) (mine []in
 		return nil, nil, err
 	}
 	first := make(map[store.Key]int, len(missing))
-	for i, key := range keys {
-		if _, seen := first[key]; !seen {
-			first[key] = i
-		}
+	for i, key := range slices.Backward(keys) {
+		first[key] = i
 	}
 	others = map[store.Key]*flight{}
 	for _, key := range missing {
@@ -325,8 +327,7 @@ func (s *Stored) work(ctx context.Context, score bool, mine []int, keys []store.
 
 // put asks one batch and stores what the model says; no answers where anything failed.
 func (s *Stored) put(ctx context.Context, score bool, batch []int, keys []store.Key, prompts []Prompt) ([][]byte, error) {
-	asked := list.Map(batch, func(j int) Prompt { return prompts[j] })
-	said, err := s.said(ctx, score, asked)
+	said, err := s.said(ctx, score, list.Map(batch, func(j int) Prompt { return prompts[j] }))
 	if err == nil && len(said) != len(batch) {
 		err = fmt.Errorf("%d answers to %d prompts", len(said), len(batch))
 	}

@@ -3,8 +3,9 @@ package lvlm
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // likelihood takes the answer's tokens from the end of a scored prompt. Where the model's tokenizer is here, the prompt is
@@ -59,20 +60,14 @@ func (s *server) compared(p Prompt, e echo) (int, error) {
 	}
 	tail := e.tokens[len(e.tokens)-n:]
 	if tail[0].id < 0 {
-		var b strings.Builder
-		for _, t := range tail {
-			b.WriteString(t.text)
-		}
-		if want := s.rendering.tokens.Decode(ours[len(ours)-n:], false); b.String() != want {
-			return 0, fmt.Errorf("the prompt ends in %q, want %q: another tokenizer, or another template than lvlm.path's", b.String(), want)
+		if got, want := joined(tail), s.rendering.tokens.Decode(ours[len(ours)-n:], false); got != want {
+			return 0, fmt.Errorf("the prompt ends in %q, want %q: another tokenizer, or another template than lvlm.path's", got, want)
 		}
 		return n, nil
 	}
 	ids := e.ids
 	if ids == nil {
-		for _, t := range e.tokens {
-			ids = append(ids, t.id)
-		}
+		ids = list.Map(e.tokens, func(t told) int { return t.id })
 		if len(ids) < e.length { // the server told the end only
 			ours, ids = ours[len(ours)-n:], ids[len(ids)-n:]
 		}
@@ -130,23 +125,16 @@ func spelled(tokens []told, want string) (int, error) {
 	return 0, fmt.Errorf("the prompt ends in %q, want %q", lastOf(tokens), want)
 }
 
-// lastOf returns the text of the last few tokens.
-func lastOf(tokens []told) string {
-	var b strings.Builder
-	for _, t := range tokens[max(0, len(tokens)-8):] {
-		b.WriteString(t.text)
-	}
-	return b.String()
+func joined(tokens []told) string {
+	return strings.Join(list.Map(tokens, func(t told) string { return t.text }), "")
 }
+
+// lastOf returns the text of the last few tokens.
+func lastOf(tokens []told) string { return joined(tokens[max(0, len(tokens)-8):]) }
 
 // ends returns the text that follows an answer in a prompt that the server's template ended: the text that ends a turn.
 func ends(tokens []told, answer string) (string, error) {
-	all := slices.Clone(tokens)
-	var b strings.Builder
-	for _, t := range all {
-		b.WriteString(t.text)
-	}
-	text := b.String()
+	text := joined(tokens)
 	at := strings.LastIndex(text, answer)
 	if at < 0 {
 		return "", fmt.Errorf("the prompt does not hold the answer %q: it ends in %q", answer, lastOf(tokens))

@@ -218,8 +218,7 @@ func (b *shapeBench) step(ctx context.Context) (m bench.ShapeMeasurement, err er
 	}
 	synchronize()
 	b.steps++
-	row := measured.Row()
-	m.Gap, _ = row["sampler_gap"].(float64)
+	m.Gap, _ = measured.Row()["sampler_gap"].(float64)
 	m.Tokens = b.clock.tokens
 	m.Generation, m.LogProbs = b.clock.generation.Seconds(), b.clock.logProbs.Seconds()
 	m.Update = time.Since(start).Seconds() - m.Generation - m.LogProbs

@@ -22,6 +22,7 @@ import (
 	"fulcrum/internal/digest"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
@@ -48,9 +49,13 @@ func Run(ctx context.Context, dir string, o Options) (said string, err error) {
 	if !s.Over() || len(s.Phases) == 0 {
 		return "", usage.Errorf("%s: want a run that has trained and is finished", dir)
 	}
-	from, err := oldest(dir, o.FromStart)
+	states, err := phases.States(dir)
 	if err != nil {
 		return "", err
+	}
+	var from *phases.Saved // the oldest kept state behind which there are steps; nil: the start
+	if !o.FromStart && len(states) > 1 {
+		from = states[0]
 	}
 	was, err := steps(dir)
 	if err != nil {
@@ -107,15 +112,6 @@ func sentence(from *phases.Saved, total int, drawn []int, files, processes int, 
 		total-begun, total, origin, how, page.Plural(len(drawn), "row"), page.Plural(files, "checkpoint"))
 }
 
-// oldest returns the oldest kept state behind which there are steps; nil: the start.
-func oldest(dir string, start bool) (*phases.Saved, error) {
-	all, err := phases.States(dir)
-	if err != nil || start || len(all) < 2 {
-		return nil, err
-	}
-	return all[0], nil
-}
-
 // clock matches what no repetition has equal.
 var clock = regexp.MustCompile(`"(time|step_seconds)":[^,}]+,?`)
 
@@ -156,11 +152,7 @@ func draw(rows map[int]string, from *phases.Saved, o Options) (drawn []int, err 
 	if o.Steps == 0 || o.Steps >= len(drawn) {
 		return drawn, nil
 	}
-	r := rng.New(o.Seed, "prove")
-	var some []int
-	for _, at := range r.Perm(len(drawn))[:o.Steps] {
-		some = append(some, drawn[at])
-	}
+	some := list.Map(rng.New(o.Seed, "prove").Perm(len(drawn))[:o.Steps], func(at int) int { return drawn[at] })
 	slices.Sort(some)
 	return some, nil
 }

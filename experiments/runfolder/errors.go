@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"fulcrum/internal/program"
 
@@ -27,10 +28,9 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // ExitCode returns 2 unless it is the disk's fault.
 func (e *Error) ExitCode() int {
-	for _, fault := range []error{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
-		if errors.Is(e.Err, fault) {
-			return 1
-		}
+	machine := []error{unix.ENOSPC, unix.EDQUOT, unix.EIO, unix.ENOMEM, unix.EMFILE, unix.ENFILE}
+	if slices.ContainsFunc(machine, func(fault error) bool { return errors.Is(e.Err, fault) }) {
+		return 1
 	}
 	return 2
 }

@@ -117,10 +117,8 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 		all = all[:*o.Queries]
 		slices.Sort(all)
 	}
-	for i, row := range all {
-		if i%o.Jobs == o.Job {
-			b.queries = append(b.queries, row)
-		}
+	for i := o.Job; i < len(all); i += o.Jobs {
+		b.queries = append(b.queries, all[i])
 	}
 	if len(b.queries) == 0 {
 		return usage.Errorf("beams.split=%s: %d queries, none for job %d of %d", o.Split, len(all), o.Job, o.Jobs)

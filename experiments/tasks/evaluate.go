@@ -87,7 +87,13 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	}
 	e := evaluation{Metric: opt.Metric, Compat: j.Config.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(),
 		Questions: len(scored), Annotated: len(annotations), Missing: missing, Report: report}
-	e.count(annotations)
+	e.ByType, e.ByAnswer = map[string]int{}, map[string]int{}
+	for _, a := range annotations {
+		if _, scored := e.ByQuestion[a.QuestionID]; scored {
+			e.ByType[cmp.Or(a.QuestionType, "other")]++
+			e.ByAnswer[cmp.Or(a.AnswerType, "other")]++
+		}
+	}
 	warnOfUnanswered(j, *opt.Results, unansweredQuestions, missing, len(annotations))
 	asked := list.Map(annotations, func(a vqa.Annotation) string {
 		return asked(a.QuestionID, list.Map(a.Answers, func(x vqa.Answer) string { return x.Answer }))
@@ -98,7 +104,11 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	if err := writeEvaluation(j, e, results); err != nil {
 		return err
 	}
-	return recordEvaluation(j, e, scored)
+	j.Evaluation = e
+	ids := list.Map(scored, func(s vqa.Result) int64 { return s.QuestionID })
+	scores := list.Map(ids, func(id int64) float64 { return e.ByQuestion[id] / 100 }) // for comparisons of runs question by question
+	return j.RecordEvaluation(map[string]any{"accuracy": e.Overall / 100},
+		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }
 
 // asked is a question, or an image, as the ledger of looks tells it from others.
@@ -308,17 +318,6 @@ func complete(opt EvaluateOptions, annotations []vqa.Annotation, results []vqa.R
 
 const unansweredQuestions = "annotated questions have no result"
 
-// count fills in how many scored questions each type has.
-func (e *evaluation) count(annotations []vqa.Annotation) {
-	e.ByType, e.ByAnswer = map[string]int{}, map[string]int{}
-	for _, a := range annotations {
-		if _, scored := e.ByQuestion[a.QuestionID]; scored {
-			e.ByType[cmp.Or(a.QuestionType, "other")]++
-			e.ByAnswer[cmp.Or(a.AnswerType, "other")]++
-		}
-	}
-}
-
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
 func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
 	j.Begun = true
@@ -381,16 +380,6 @@ func (e evaluation) markdown() string {
 	}
 	b.WriteString("\nTo compare two evaluations question by question, with intervals: `run report FOLDER_A FOLDER_B`.\n")
 	return b.String()
-}
-
-// recordEvaluation puts the accuracies where reports find them: an eval row, and every question's score for
-// paired comparisons (run report A B).
-func recordEvaluation(j *job.Job, e evaluation, scored []vqa.Result) error {
-	j.Evaluation = e
-	ids := list.Map(scored, func(s vqa.Result) int64 { return s.QuestionID })
-	scores := list.Map(ids, func(id int64) float64 { return e.ByQuestion[id] / 100 })
-	return j.RecordEvaluation(map[string]any{"accuracy": e.Overall / 100},
-		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }
 
 // judged is what a task=evaluate found.

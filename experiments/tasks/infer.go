@@ -322,7 +322,10 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 	out := make([][]int32, len(c.queries))
 	candidates := c.set.Candidates()
 	for i, q := range c.queries {
-		pool := c.pool(i, candidates)
+		pool := candidates
+		if c.pools != nil {
+			pool = list.Convert[int](c.pools[i])
+		}
 		switch c.Method {
 		case "predictions", "best_beam":
 			if out[i] = c.listed[int64(q)]; out[i] == nil {
@@ -357,14 +360,6 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 		c.tell(fmt.Sprintf("examples for %d of %s", i+1, page.Plural(len(c.queries), "question")), false)
 	}
 	return out, nil
-}
-
-// pool returns the rows that may be shown before question i.
-func (c *chooser) pool(i int, candidates []int) []int {
-	if c.pools == nil {
-		return candidates
-	}
-	return list.Map(c.pools[i], func(row int32) int { return int(row) })
 }
 
 // diverse returns examples by maximal marginal relevance (Carbonell & Goldstein 1998, λ = 1/2): the next one is near the question and

@@ -55,9 +55,10 @@ func predict(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	workload.TellSkipped(j)
-	set, err := splitOf(bundle, opt.Split)
-	if err != nil {
-		return err
+	set := map[string]*beamdata.Set{"train": cmp.Or(bundle.RCE, bundle.Online), "val": bundle.Val, "eval": bundle.Eval,
+		"all": bundle.All}[opt.Split]
+	if set == nil || set.Len() == 0 {
+		return usage.Errorf("predict.split=%s: data.name=%s has no such queries", opt.Split, bundle.Name)
 	}
 	policy, err := workload.OpenPointer(j, bundle)
 	if err != nil {
@@ -101,15 +102,6 @@ func predict(ctx context.Context, j *job.Job) error {
 	}
 	stdout.Printf("predictions: %d queries, %d shots%s → %s\n", set.Len(), shots, by, path)
 	return nil
-}
-
-// splitOf returns the queries that predict.split names.
-func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
-	set := map[string]*beamdata.Set{"train": cmp.Or(b.RCE, b.Online), "val": b.Val, "eval": b.Eval, "all": b.All}[split]
-	if set == nil || set.Len() == 0 {
-		return nil, usage.Errorf("predict.split=%s: data.name=%s has no such queries", split, b.Name)
-	}
-	return set, nil
 }
 
 // answer decodes one batch of queries.

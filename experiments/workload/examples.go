@@ -36,7 +36,7 @@ func pointerExamples(j *job.Job, b *beamdata.Bundle, env *phases.Env, result pha
 	}
 	for _, i := range pickExamples(before.Rewards, after.Rewards, changed) {
 		e := record.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
-		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
+		e.Question, e.Answer, _ = strings.Cut(b.Text(int(set.Row(i))), joint)
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
 		out = append(out, e)
 	}
@@ -78,14 +78,11 @@ func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) 
 	pool := set.Pool(query)
 	var out []record.ItemText
 	for _, p := range selection {
-		q, a := questionAnswer(b.Text(int(pool[p])))
+		q, a, _ := strings.Cut(b.Text(int(pool[p])), joint)
 		out = append(out, record.ItemText{Question: q, Answer: a})
 	}
 	return out
 }
 
-// questionAnswer splits what beamdata.Bundle.Text joins.
-func questionAnswer(text string) (question, answer string) {
-	question, answer, _ = strings.Cut(text, " — ")
-	return question, answer
-}
+// joint stands between the question and the answer of beamdata.Bundle.Text.
+const joint = " — "

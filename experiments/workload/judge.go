@@ -57,14 +57,12 @@ func (t *textJudge) Answer(_ context.Context, prompts []string) ([]string, error
 		}
 	}
 	greedy := DefaultGenerateOptions()
-	sample := false
-	greedy.MaxNewTokens, greedy.DoSample, greedy.BatchSize = t.opt.MaxNewTokens, &sample, len(prompts)
+	greedy.MaxNewTokens, greedy.DoSample, greedy.BatchSize = t.opt.MaxNewTokens, new(false), len(prompts)
 	groups, err := t.model.Generate(asked, greedy, 0, 0)
 	if err != nil {
 		return nil, err
 	}
-	said := list.Map(groups, func(g []completion) string { return t.model.Decode(g[0].IDs) })
-	return said, nil
+	return list.Map(groups, func(g []completion) string { return t.model.Decode(g[0].IDs) }), nil
 }
 
 func (t *textJudge) Close() error {

@@ -82,7 +82,11 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 			return nil, err
 		}
 	}
-	j.Ranges = pointerRanges(c, bundle)
+	least, greatest, _ := c.RewardRange()
+	j.Ranges = map[string][2]float64{"reward": {least, greatest}}
+	if least, greatest, ok := c.Data.Reward.Range(); ok && bundle.Format == "rl" { // rewards follow from the numbers that the file records
+		j.Ranges["recorded_reward"] = [2]float64{least, greatest}
+	}
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		if data.seen = data.trained(*n); data.seen == nil {
 			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score "+
@@ -104,16 +108,6 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	policy.SetShots(ShotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
 	data.Serve(policy)
 	return &Pointer{data, j, policy}, nil
-}
-
-// pointerRanges returns job.Job.Ranges; rewards of RL files follow from the numbers that they record.
-func pointerRanges(c *job.Config, bundle *beamdata.Bundle) map[string][2]float64 {
-	least, greatest, _ := c.RewardRange()
-	out := map[string][2]float64{"reward": {least, greatest}}
-	if least, greatest, ok := c.Data.Reward.Range(); ok && bundle.Format == "rl" {
-		out["recorded_reward"] = [2]float64{least, greatest}
-	}
-	return out
 }
 
 // WithHeads returns phases.Env.WithHeads of a policy; nil where it has no attention heads to choose.
@@ -268,12 +262,9 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 			return usage.Errorf("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
 		}
 	case "val_loss", "val_advantage":
-		for i := range b.Val.Len() {
-			if b.Val.NumCandidates(i) > 0 {
-				return nil
-			}
+		if !slices.ContainsFunc(stat.Indices(b.Val.Len()), func(i int) bool { return b.Val.NumCandidates(i) > 0 }) {
+			return usage.Errorf("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
 		}
-		return usage.Errorf("checkpoint.best.metric=%s: no validation query of data.name=%s has recorded beams", *metric, b.Name)
 	}
 	return nil
 }

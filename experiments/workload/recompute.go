@@ -72,7 +72,7 @@ func (w *Pointer) truth(src *pointer.Source, queries []int) preflight.Truth {
 	recorded := func(q int) (actions [][]int64, rewards []float64, err error) {
 		for g := range set.NumCandidates(q) {
 			c := set.Candidate(q, g)
-			steps := list.Map(c.Positions, func(p int32) int64 { return int64(p) })
+			steps := list.Convert[int64](c.Positions)
 			if len(steps) < min(w.endAt, set.PoolSize(q)) {
 				steps = append(steps, pointer.Stop)
 			}
@@ -88,20 +88,14 @@ func (w *Pointer) truth(src *pointer.Source, queries []int) preflight.Truth {
 		actions, _, err := recorded(q)
 		r, shots := rng.New(w.job.Config.Seed, "preflight try", q), min(w.shots(), set.PoolSize(q))
 		for range 2 {
-			steps := list.Map(r.Perm(set.PoolSize(q))[:shots], func(p int) int64 { return int64(p) })
-			actions = append(actions, steps)
+			actions = append(actions, list.Convert[int64](r.Perm(set.PoolSize(q))[:shots]))
 		}
 		return actions, err
 	}
 	if set.Scorer != nil {
 		t.Score = func(q int, scored []int64, _ bool) (float64, float64, error) {
-			var positions []int32
-			for _, a := range scored {
-				if a >= 0 { // no Stop
-					positions = append(positions, int32(a))
-				}
-			}
-			reward, accuracy := set.Scorer.Score(q, positions)
+			chosen := list.Filter(scored, func(a int64) bool { return a >= 0 }) // no Stop
+			reward, accuracy := set.Scorer.Score(q, list.Convert[int32](chosen))
 			return reward, accuracy, nil
 		}
 	}

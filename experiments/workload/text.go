@@ -11,6 +11,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -206,16 +207,12 @@ func (w *textWorkload[P]) probe() error {
 // warnOfCuts says how many targets are longer than a completion may be: they are imitated cut, without an end.
 func (w *textWorkload[P]) warnOfCuts(phase string, src *prompts.Source[P]) {
 	const looked = 256
-	n, cut := min(looked, src.Len()), 0
-	b := src.Recorded(stat.Indices(n))
-	for i := range n {
-		if slices.Contains(b.Truncated[i*b.G:(i+1)*b.G], true) {
-			cut++
-		}
-	}
+	first := stat.Indices(min(looked, src.Len()))
+	b := src.Recorded(first)
+	cut := list.Count(first, func(i int) bool { return slices.Contains(b.Truncated[i*b.G:(i+1)*b.G], true) })
 	if cut > 0 {
 		w.job.Log.Warnf("%s: %d of the first %d samples have a target longer than %s=%d: it is imitated cut, without an end", phase,
-			cut, n, w.limit, src.MaxTokens())
+			cut, len(first), w.limit, src.MaxTokens())
 	}
 }
 

@@ -215,7 +215,7 @@ func (t *textModel[P]) Generate(ps []any, o GenerateOptions, seed int64, first i
 	how := tokens.GenerateOptions{SamplingOptions: sampling(o, said), Constraints: said.Constraints, IgnoreEOS: o.IgnoreEOS,
 		Seed: uint64(seed), Streams: streams}
 	t.adapt(o, &how)
-	answers, err := t.generate(typed[P](ps), o.NumReturn, how)
+	answers, err := t.generate(list.Map(ps, func(p any) P { return p.(P) }), o.NumReturn, how)
 	return list.Map(answers, func(group []tokens.Completion) []completion {
 		return list.Map(group, func(c tokens.Completion) completion { return completion{c.IDs, !c.Finished} })
 	}), err
@@ -226,11 +226,6 @@ func (t *textModel[P]) LogProbs(ps []any, completions [][]int64) ([][]float64, e
 		return tokens.Group[P]{Prompt: ps[i].(P), Completions: [][]int64{completions[i]}}
 	}))
 	return list.Map(logp, func(of [][]float64) []float64 { return of[0] }), err
-}
-
-// typed are the prompts that Prompt returned, as the policy's package takes them.
-func typed[P any](ps []any) []P {
-	return list.Map(ps, func(p any) P { return p.(P) })
 }
 
 // conversationOf reads the messages of a line; parts without a path take the lists' entries in order.

@@ -7,6 +7,7 @@ import (
 	"image/color"
 	"image/draw"
 	"math"
+	"slices"
 
 	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/conversation"
@@ -24,12 +25,10 @@ import (
 
 // Unused says why a tensor may have no gradient: no sample of the batch has an image.
 func (w *vlWorkload) Unused(b *selector.Batch, name string) string {
-	images := false
-	for _, q := range b.Queries {
-		if p, err := b.Source.(tokens.PromptSource[*processor.Prompt]).Prompt(q); err == nil && len(p.Images)+len(p.Videos) > 0 {
-			images = true
-		}
-	}
+	images := slices.ContainsFunc(b.Queries, func(q int) bool {
+		p, err := b.Source.(tokens.PromptSource[*processor.Prompt]).Prompt(q)
+		return err == nil && len(p.Images)+len(p.Videos) > 0
+	})
 	if !vl.Reads(name, images) {
 		return "no prompt of the batch has an image"
 	}

@@ -290,7 +290,10 @@ func (s *Store) scan(seg *segment) error {
 	r := bufio.NewReaderSize(io.NewSectionReader(seg.file, seg.read, info.Size()-seg.read), maxValue+record)
 	at := seg.read
 	for {
-		data := peek(r)
+		data, err := r.Peek(record)
+		if err == nil && binary.LittleEndian.Uint32(data) == mark {
+			data, _ = r.Peek(record + int(min(maxValue, binary.LittleEndian.Uint32(data[4:])))) // short at the end
+		}
 		if len(data) < record {
 			return nil
 		}
@@ -312,16 +315,6 @@ func (s *Store) scan(seg *segment) error {
 			return fmt.Errorf("%s: byte %d: %w", seg.file.Name(), at, err)
 		}
 	}
-}
-
-// peek returns as many of the next bytes as the record there says it has, and fewer at the end of the file.
-func peek(r *bufio.Reader) []byte {
-	data, err := r.Peek(record)
-	if err != nil || binary.LittleEndian.Uint32(data) != mark {
-		return data
-	}
-	data, _ = r.Peek(record + int(min(maxValue, binary.LittleEndian.Uint32(data[4:])))) // short at the end
-	return data
 }
 
 // claim takes a segment to write to: one whose writer has gone, without its torn end, or a new one.

@@ -105,11 +105,8 @@ func (c *Composed) infoSearchPath(b *strings.Builder) {
 func (c *Composed) infoDefaults(b *strings.Builder) {
 	b.WriteString("\n")
 	title(b, "Defaults List", "*")
-	rows := [][]string{{"Config path", "Package", "_self_", "Parent"}}
-	for _, d := range c.base.list {
-		rows = append(rows, []string{d.file.name, d.pkg, newBool(d.self).pyStr(), d.parent})
-	}
-	table(b, rows, " ")
+	rows := list.Map(c.base.list, func(d content) []string { return []string{d.file.name, d.pkg, newBool(d.self).pyStr(), d.parent} })
+	table(b, append([][]string{{"Config path", "Package", "_self_", "Parent"}}, rows...), " ")
 }
 
 func (c *Composed) infoTree(b *strings.Builder) {

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"fulcrum/internal/chat"
-	"fulcrum/internal/digest"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tokenizer"
 )
@@ -147,12 +146,4 @@ func (r *rendering) expected(p Prompt) (ids []int64, answer int, err error) {
 		same++
 	}
 	return ids, len(ids) - same, nil
-}
-
-// sum is the digest of the template, "" for a server's own.
-func (r *rendering) sum() string {
-	if r.template == nil {
-		return ""
-	}
-	return digest.Of([]byte(r.template.Source()))
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
 	"fulcrum/internal/webapi"
@@ -107,7 +108,10 @@ func (s *server) introduce(ctx context.Context) error {
 	case len(s.served) > 0 && !slices.Contains(s.served, s.model):
 		return fmt.Errorf("it has no model %q: it serves %s", s.model, strings.Join(s.served, ", "))
 	}
-	s.id = Identity{Backend: s.opt.Backend, Model: s.model, Engine: s.opt.Backend, Template: s.rendering.sum(), ImageSize: s.opt.ImageSize}
+	s.id = Identity{Backend: s.opt.Backend, Model: s.model, Engine: s.opt.Backend, ImageSize: s.opt.ImageSize}
+	if t := s.rendering.template; t != nil { // otherwise the server's own
+		s.id.Template = digest.Of([]byte(t.Source()))
+	}
 	for _, m := range list.Data {
 		if m.ID == s.model {
 			s.id.Revision = m.Root

@@ -203,27 +203,19 @@ func (s *Stored) answers(ctx context.Context, score bool, prompts []Prompt) ([][
 				values[key] = f.value
 			}
 		}
-		if out, ok := inOrder(keys, values); ok {
-			s.asked.Add(int64(asked))
-			s.known.Add(int64(len(keys) - asked))
-			for i, key := range keys { // what nobody has vouched for yet
-				if s.store == nil || s.store.Held(key) {
-					s.recheck.note(question{key, score, prompts[i], out[i]})
-				}
+		out := list.Map(keys, func(key store.Key) []byte { return values[key] })
+		if slices.ContainsFunc(out, func(value []byte) bool { return value == nil }) {
+			continue
+		}
+		s.asked.Add(int64(asked))
+		s.known.Add(int64(len(keys) - asked))
+		for i, key := range keys { // what nobody has vouched for yet
+			if s.store == nil || s.store.Held(key) {
+				s.recheck.note(question{key, score, prompts[i], out[i]})
 			}
-			return out, nil
 		}
+		return out, nil
 	}
-}
-
-func inOrder(keys []store.Key, values map[store.Key][]byte) ([][]byte, bool) {
-	out := make([][]byte, len(keys))
-	for i, key := range keys {
-		if out[i] = values[key]; out[i] == nil {
-			return nil, false
-		}
-	}
-	return out, true
 }
 
 // claim fills values with what the store holds. It returns the first prompts of the keys that this caller is to ask for, and

@@ -46,16 +46,6 @@ var mayChange = []string{
 	"hydra.sweeper.max_batch_size", "hydra.sweeper.objective", "hydra.sweeper.direction", "hydra.sweeper.constraints",
 }
 
-func (r Resumption) check() error {
-	for _, o := range r.Overrides {
-		key, _, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
-		if !slices.ContainsFunc(mayChange, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") }) {
-			return usage.Errorf("%s: a sweep goes on with its own configuration; only these may change: %s", o, strings.Join(mayChange, ", "))
-		}
-	}
-	return nil
-}
-
 // Resume runs what is missing of a sweep: jobs that never started, were lost, interrupted or, with
 // retry, failed. When the configuration is not what it was, the sweep is refused unless that is
 // accepted; another space or sweeper is another sweep.
@@ -64,8 +54,11 @@ func Resume(ctx context.Context, runs Runs, dir string, r Resumption) error {
 	if err != nil {
 		return err
 	}
-	if err := r.check(); err != nil {
-		return err
+	for _, o := range r.Overrides {
+		key, _, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
+		if !slices.ContainsFunc(mayChange, func(k string) bool { return key == k || strings.HasPrefix(key, k+".") }) {
+			return usage.Errorf("%s: a sweep goes on with its own configuration; only these may change: %s", o, strings.Join(mayChange, ", "))
+		}
 	}
 	f, err := claimSweep(dir)
 	if err != nil {

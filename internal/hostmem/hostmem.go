@@ -63,17 +63,13 @@ func leastOf(self, root string, of func(dir string) (float64, bool)) float64 {
 // Free is the memory in bytes that this process can still take: like Available, but a control group's limit counts
 // less what the group has in use, file caches apart; +Inf where the system does not say.
 func Free() float64 {
-	return math.Min(machine("/proc/meminfo"), groupFree("/proc/self/cgroup", "/sys/fs/cgroup"))
-}
-
-// groupFree returns the least that the process's control group and those around it may still take.
-func groupFree(self, root string) float64 {
-	return leastOf(self, root, func(dir string) (float64, bool) {
+	group := leastOf("/proc/self/cgroup", "/sys/fs/cgroup", func(dir string) (float64, bool) {
 		limit, known := figure(path.Join(dir, "memory.max"), "")
 		used, _ := figure(path.Join(dir, "memory.current"), "")
 		cache, _ := figure(path.Join(dir, "memory.stat"), "inactive_file")
 		return math.Max(limit-math.Max(used-cache, 0), 0), known
 	})
+	return math.Min(machine("/proc/meminfo"), group)
 }
 
 // figure reads a file that is one number, or the number behind a key, in bytes; false where there is none ("max").

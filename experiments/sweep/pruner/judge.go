@@ -11,6 +11,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -44,7 +45,8 @@ func JudgeOf(dir string, epochs int) (Judge, error) {
 		}
 		v, ok := m[name].(float64)
 		if !ok {
-			return name, 0, usage.Errorf("hydra.sweeper.objective: %v", registry.Unknown("metric", name, slices.Sorted(maps.Keys(numbersOf(m)))))
+			numbers := list.Filter(slices.Sorted(maps.Keys(m)), func(name string) bool { _, ok := m[name].(float64); return ok })
+			return name, 0, usage.Errorf("hydra.sweeper.objective: %v", registry.Unknown("metric", name, numbers))
 		}
 		return name, v, nil
 	}
@@ -70,17 +72,6 @@ func JudgeOf(dir string, epochs int) (Judge, error) {
 		}
 		return p.Report(epoch, name, v, minimize)
 	}, nil
-}
-
-// numbersOf returns the metrics that an objective can name.
-func numbersOf(m phases.Metrics) map[string]float64 {
-	out := map[string]float64{}
-	for name, v := range m {
-		if x, ok := v.(float64); ok {
-			out[name] = x
-		}
-	}
-	return out
 }
 
 // jobOf reads from a run's own folder which job of which sweep it is, and the sweep's options: the same for a run that

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -132,8 +133,7 @@ func (b *buffer) page() []byte {
 	for _, run := range b.runs {
 		levels = append(binary.AppendUvarint(levels, uint64(run[0])<<1), byte(run[1]))
 	}
-	out := append(binary.LittleEndian.AppendUint32(nil, uint32(len(levels))), levels...)
-	return append(out, b.values...)
+	return slices.Concat(binary.LittleEndian.AppendUint32(nil, uint32(len(levels))), levels, b.values)
 }
 
 // physical is the type of a kind in the file.

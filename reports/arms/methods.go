@@ -234,5 +234,5 @@ func (m *Method) control() string {
 		return what + fmt.Sprintf("is %s than `random`, %s: an untrained selector chooses what is similar, and keeps some of it.", c.Verdict,
 			c.points())
 	}
-	return what + fmt.Sprintf("is not separable from `random`, %s: without rewards a selector gains nothing.", m.random.points())
+	return what + fmt.Sprintf("is not separable from `random`, %s: without rewards no gain is shown.", m.random.points())
 }

@@ -100,7 +100,7 @@ func PrintStatus(dir string) error {
 	stdout.Print(sweeps.Table(rows, opt, stdout.Width()))
 	for _, line := range append(sweeps.ToldAnswers(dir), sweeps.Warned(rows, warningsOf)) {
 		if line != "" {
-			stdout.Print(stdout.Fold(strings.NewReplacer("`", "", `\`, "").Replace(line), stdout.Width(), 4) + "\n")
+			stdout.Print(stdout.Fold(page.PlainText(page.Markup(line)), stdout.Width(), 4) + "\n")
 		}
 	}
 	for _, job := range jobs {

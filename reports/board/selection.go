@@ -87,7 +87,7 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 		return c, nil
 	}
 	c.Pairs = append(c.Pairs, pairs...)
-	c.Note = strings.NewReplacer("`", "", `\`, "").Replace(strings.Join(compare.Answers(dirs), " "))
+	c.Note = page.PlainText(page.Markup(strings.Join(compare.Answers(dirs), " ")))
 	arms, err := b.arms(ids)
 	if err != nil {
 		return nil, err

@@ -223,8 +223,8 @@ func codePlants() []plant {
 			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); l.Optimizer.Steps() == 8 { if err := l.Optimizer.SetState(make([]float32, " +
 				"n), make([]float32, n), 0); err != nil { return nil, err } }; " + optimizerStep}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
-			edits: []edit{{"a := &AdamW{Beta1: beta1, Beta2: beta2, Eps: eps, WeightDecay: weightDecay, params: p, keep: keep}",
-				"a := &AdamW{Beta1: beta2, Beta2: beta1, Eps: eps, WeightDecay: weightDecay, params: p, keep: keep}"}}},
+			edits: []edit{{"a := &AdamW{Beta1: beta1, Beta2: beta2, Eps: eps, WeightDecay: weightDecay, params: p, keep: keep, from: from}",
+				"a := &AdamW{Beta1: beta2, Beta2: beta1, Eps: eps, WeightDecay: weightDecay, params: p, keep: keep, from: from}"}}},
 		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
 		{name: "a learning rate a thousand times too small", check: "step_size",
 			edits: []edit{{optimizerStep, "l.Optimizer.StepClipped(lr*1e-3, l.clip, squares, losses, true)"}}},

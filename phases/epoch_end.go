@@ -84,7 +84,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 			return err
 		}
 	}
-	if s.saved = saved; !saved || !s.first() {
+	if s.saved = saved; !saved {
 		return nil
 	}
 	return s.saveEpochState(phase, epoch, file)
@@ -181,7 +181,7 @@ func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
 	}
 	s.pos.Weights = file
 	write, err := s.state(fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix), phase, false)
-	if err != nil {
+	if err != nil || !s.first() {
 		return err
 	}
 	best, old := s.pos.Best.Candidate.File, s.outdated()

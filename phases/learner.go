@@ -58,9 +58,9 @@ func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched sche
 	if err != nil {
 		return nil, err
 	}
-	l := &Learner{Params: p, Optimizer: torchx.NewAdamWKept(opt.State, p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
-		Frozen: frozenParts(p, frozen),
-		phase:  phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}
+	l := &Learner{Params: p, Optimizer: torchx.NewAdamWKept(opt.State, p, env.Ranks.Rank(), env.Ranks.Size(), opt.Betas[0], opt.Betas[1],
+		opt.Eps, opt.WeightDecay), Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched,
+		total: total, groups: groups}
 	if len(groups) > 0 || len(frozen) > 0 {
 		l.Optimizer.ScaleLR(func(name string) float64 { return l.lrScale(name, frozen[name]) })
 	}
@@ -148,7 +148,7 @@ func flat(scalars []torchx.Tensor) torchx.Tensor {
 	return torchx.Cat(0, scalars...)
 }
 
-// State returns the optimizer's moments and the vectors of the gradient hook.
+// State returns the moments of the parameters that this process updates, and the vectors of the gradient hook.
 func (l *Learner) State() PhaseState {
 	m, v, steps := l.Optimizer.State()
 	s := PhaseState{Values: json.RawMessage("{}"), M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}

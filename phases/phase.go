@@ -28,7 +28,7 @@ type Phase interface {
 	Step(ctx context.Context, at At) (Measured, error)
 	// State returns what a resume needs beyond the weights.
 	State() PhaseState
-	// Restore is called after Begin with what State returned.
+	// Restore is called after Begin with what State returned, joined over the processes.
 	Restore(PhaseState) error
 	// End releases what Begin made.
 	End()

@@ -355,15 +355,15 @@ func (s *scheduler) maybeSave(stop error, phase Phase, at At) error {
 	if stop == nil && !s.due(s.pos.GlobalStep) {
 		return nil
 	}
-	if (i > 0 || !s.saved) && s.first() {
+	if i > 0 || !s.saved {
 		if err := cmp.Or(s.look(), finite(s.env)); err != nil {
 			return err
 		}
 		write, err := s.state(fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, at.Epoch, i, stateSuffix), phase, true)
-		if err != nil {
-			return err
+		if err == nil && s.first() {
+			err = write()
 		}
-		if err := write(); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,12 @@
 package phases
 
 import (
+	"iter"
+	"runtime"
 	"slices"
 	"unsafe"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
@@ -133,25 +136,95 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	if err := l.sum(nodes); err != nil {
 		return err
 	}
-	all, err := gathered(l.env.Ranks, "the losses of a step", slices.Concat(own...), nil)
+	part := partial{Passed: slices.Concat(own...)}
+	if l.env.Ranks.First() {
+		squares, err := l.squares()
+		if err != nil {
+			return err
+		}
+		part.Squares = squares.Item()
+	}
+	all, err := ranks.Gather(l.env.Ranks, "the losses of a step", part, nil)
 	if err != nil {
 		return err
 	}
-	losses := torchx.Tensor{}
-	var values []float32
+	var losses []float64
 	var read [][]float64
 	for _, part := range all {
-		f.spans, values, read = append(f.spans, part.Span), append(values, float32(part.Loss)), append(read, part.Read...)
+		for _, of := range part.Passed {
+			f.spans, losses, read = append(f.spans, of.Span), append(losses, of.Loss), append(read, of.Read...)
+		}
 	}
-	if len(values) > 0 {
-		losses = torchx.ToLike(torchx.From(values, len(values)), l.Params.Flat())
+	moments, err := l.updateOwn(all[0].Squares, losses, f.lr)
+	f.read = append([][]float64{{all[0].Squares}, {moments}, losses}, read...)
+	return err
+}
+
+// partial are a process's numbers of a step; Squares is Σ g², of rank 0.
+type partial struct {
+	Passed  []passed
+	Squares float64
+}
+
+// updateOwn updates the parameters that are this process's share, and takes those of the others from them. It returns Σ m².
+func (l *Learner) updateOwn(squares float64, losses []float64, lr float64) (moments float64, err error) {
+	like := l.Params.Flat()
+	on := func(x []float64) torchx.Tensor { return torchx.ToLike(torchx.From(x, len(x)), like) }
+	var of torchx.Tensor
+	if len(losses) > 0 {
+		of = on(losses).To(torchx.Float32)
 	}
-	numbers, err := l.update(losses, f.lr)
+	l.Optimizer.StepClipped(lr, l.clip, on([]float64{squares}), of, !l.env.AllowNonFinite)
+	group := l.env.Ranks
+	if group == nil {
+		return l.Optimizer.MomentSquares().Item(), nil
+	}
+	parts, err := gathered(group, "the moments of a step", l.Optimizer.MomentParts(), nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	f.read = append(torchx.Read(numbers...), read...)
-	return nil
+	for piece := range l.pieces() {
+		whole, err := group.Combine("the weights of a step", bytesOf(l.values(like, l.share(group.Rank(), piece))), nil,
+			func(all [][]byte) [][]byte { return slices.Repeat([][]byte{slices.Concat(all...)}, len(all)) })
+		if err != nil {
+			return 0, err
+		}
+		l.set(like, piece, whole)
+	}
+	return l.Params.AddSquares(parts), nil
+}
+
+// Processes exchange the flat buffers in pieces: no message is as large as the model.
+
+// largestPiece is the number of elements of a piece.
+const largestPiece = 1 << 20
+
+// pieces yields the pieces of the flat buffers, in order.
+func (l *Learner) pieces() iter.Seq[Span] {
+	return func(yield func(Span) bool) {
+		all := l.Params.Numel()
+		for from := 0; from < all && yield(Span{from, min(from+largestPiece, all)}); from += largestPiece {
+		}
+	}
+}
+
+// share is what a process updates of a piece; it may be empty.
+func (l *Learner) share(rank int, piece Span) Span {
+	from, to := l.Params.Share(rank, l.env.Ranks.Size())
+	from = min(max(from, piece.From), piece.To)
+	return Span{from, max(from, min(to, piece.To))}
+}
+
+// values copies a part of a flat buffer to the host, and set sets one.
+func (l *Learner) values(of torchx.Tensor, part Span) []float32 {
+	defer torchx.Scope()()
+	return torchx.Data[float32](torchx.Narrow(of, 0, part.From, part.To-part.From))
+}
+
+func (l *Learner) set(of torchx.Tensor, part Span, values []byte) {
+	defer torchx.Scope()()
+	torchx.Copy(torchx.Narrow(of, 0, part.From, part.To-part.From), torchx.FromStatic(floatsOf(values), part.To-part.From))
+	runtime.KeepAlive(values)
 }
 
 // gradient makes the passes of a shard and returns their numbers, and a copy of their gradient.
@@ -186,7 +259,8 @@ func addGradients(a, b torchx.Tensor) torchx.Tensor {
 	return a
 }
 
-// sum puts the sum of all shards into the gradient. nodes are the sums of this process's shards, which it frees.
+// sum puts the sum of all shards into the gradient: the whole at rank 0, elsewhere what the process updates. nodes are the sums of this
+// process's shards, which it frees.
 func (l *Learner) sum(nodes []ranks.Node[torchx.Tensor]) error {
 	grad, n, group := l.Params.Grad(), l.env.shards(), l.env.Ranks
 	if group == nil {
@@ -195,33 +269,49 @@ func (l *Learner) sum(nodes []ranks.Node[torchx.Tensor]) error {
 		sum.Free()
 		return nil
 	}
-	var message []byte
-	if !group.First() {
+	defer func() {
 		for _, node := range nodes {
-			message = append(message, bytesOf(torchx.Data[float32](node.Sum))...)
 			node.Sum.Free()
 		}
-	}
-	sum, err := group.Combine("the gradient of a step", message, nil, func(all [][]byte) []byte {
-		for rank, theirs := range all[1:] {
-			from, to := ranks.Part(n, rank+1, len(all))
-			size := 4 * l.Params.Numel()
-			nodes = append(nodes, ranks.Sums(n, from, to, func(int) (none torchx.Tensor) { return none },
-				func(a, _ torchx.Tensor) torchx.Tensor { return a })...)
-			for i := range len(theirs) / size {
-				node := &nodes[len(nodes)-len(theirs)/size+i]
-				node.Sum = torchx.Own(torchx.ToLike(torchx.From(floatsOf(theirs[i*size:][:size]), l.Params.Numel()), grad))
-			}
+	}()
+	for piece := range l.pieces() {
+		message := list.Map(nodes, func(node ranks.Node[torchx.Tensor]) []byte { return bytesOf(l.values(node.Sum, piece)) })
+		sum, err := group.Combine("the gradient of a step", slices.Concat(message...), nil,
+			func(all [][]byte) [][]byte { return l.sumPiece(piece, all) })
+		if err != nil {
+			return err
 		}
-		sum := ranks.Total(n, nodes, addGradients)
-		defer sum.Free()
-		return bytesOf(torchx.Data[float32](sum))
-	})
-	if err != nil {
-		return err
+		own := l.share(group.Rank(), piece)
+		if group.First() {
+			own = piece
+		}
+		l.set(grad, own, sum)
 	}
-	torchx.Copy(grad, torchx.ToLike(torchx.From(floatsOf(sum), l.Params.Numel()), grad))
 	return nil
+}
+
+// sumPiece adds the nodes of all processes, and returns for each what it needs of the sum.
+func (l *Learner) sumPiece(piece Span, all [][]byte) (parts [][]byte) {
+	defer torchx.Scope()()
+	n, size := l.env.shards(), 4*(piece.To-piece.From)
+	var nodes []ranks.Node[torchx.Tensor]
+	for rank, theirs := range all {
+		from, to := ranks.Part(n, rank, len(all))
+		nodes = append(nodes, ranks.Sums(n, from, to, func(int) (none torchx.Tensor) { return none },
+			func(a, _ torchx.Tensor) torchx.Tensor { return a })...)
+		for i := range len(theirs) / size {
+			values := torchx.FromStatic(floatsOf(theirs[i*size:][:size]), size/4)
+			nodes[len(nodes)-len(theirs)/size+i].Sum = torchx.ToLike(values, l.Params.Grad())
+		}
+	}
+	whole := bytesOf(torchx.Data[float32](ranks.Total(n, nodes, torchx.Add)))
+	runtime.KeepAlive(all)
+	for rank := range all {
+		part := l.share(rank, piece)
+		parts = append(parts, whole[4*(part.From-piece.From):4*(part.To-piece.From)])
+	}
+	parts[0] = whole // it makes Σ g²
+	return parts
 }
 
 // bytesOf and floatsOf look at the same memory: processes of a run have one byte order, as their fingerprint says.

@@ -88,10 +88,14 @@ const stateSuffix = ".state"
 // weightsFile holds the weights of a state in mid-epoch.
 const weightsFile = "weights.safetensors"
 
-// state copies what a state folder holds to the host, and returns the writing of it. At the end of an epoch the weights are the checkpoint
+// state copies what a state folder holds to the host, and returns the writing of it; of other processes than rank 0 it takes their
+// part and returns nil. At the end of an epoch the weights are the checkpoint
 // that pos.Weights names, and the writing may go on beside training; in mid-epoch they are a file of the folder, written from the policy.
 func (pos position) state(ckpt, name string, env *Env, phase Phase, midEpoch bool) (write func() error, err error) {
 	s := phase.State()
+	if err := s.join(env.Ranks); err != nil || !env.Ranks.First() {
+		return nil, err
+	}
 	pos.FormatVersion, pos.ConfigHash, pos.DataHash = formatVersion, env.ConfigHash, env.DataHash
 	pos.Values, pos.OptimSteps = s.Values, s.OptimizerSteps
 	sums := digest.Sums{"../" + InitialCheckpoint: pos.Written[InitialCheckpoint]}
@@ -115,6 +119,25 @@ func (pos position) state(ckpt, name string, env *Env, phase Phase, midEpoch boo
 			return s.write(dir, sums, append(text, '\n'))
 		})
 	}, nil
+}
+
+// join gives rank 0 the moments of all processes, each of which has its share.
+func (s *PhaseState) join(by *ranks.Group) error {
+	if by == nil {
+		return nil
+	}
+	for _, x := range []*[]float32{&s.M, &s.V} {
+		whole, err := by.Combine("the moments of a state", bytesOf(*x), nil, func(all [][]byte) [][]byte {
+			made := make([][]byte, len(all))
+			made[0] = slices.Concat(all...)
+			return made
+		})
+		if err != nil {
+			return err
+		}
+		*x = floatsOf(whole)
+	}
+	return nil
 }
 
 // saveFolder writes a folder in one step: it is complete or absent.

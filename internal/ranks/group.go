@@ -49,7 +49,7 @@ func newLink(rank int, data, control net.Conn, in, hears *bufio.Reader) *link {
 func (f frame) what() string { return fmt.Sprintf("%s (exchange %d)", f.Name, f.Seq) }
 
 // lead is rank 0's share of an exchange.
-func (g *Group) lead(mine frame, of func([][]byte) []byte) ([]frame, error) {
+func (g *Group) lead(mine frame, of func([][]byte) [][]byte) ([]frame, error) {
 	all := []frame{mine}
 	failed := mine.Failed != ""
 	for _, l := range g.links[1:] {
@@ -62,8 +62,10 @@ func (g *Group) lead(mine frame, of func([][]byte) []byte) ([]frame, error) {
 		}
 		all, failed = append(all, f), failed || f.Failed != ""
 	}
+	var made [][]byte // for each
 	if of != nil && !failed {
-		all[0].Body = of(list.Map(all, func(f frame) []byte { return f.Body }))
+		made = of(list.Map(all, func(f frame) []byte { return f.Body }))
+		all[0].Body = made[0]
 	}
 	for _, l := range g.links[1:] {
 		reply := make([]frame, len(all))
@@ -71,6 +73,9 @@ func (g *Group) lead(mine frame, of func([][]byte) []byte) ([]frame, error) {
 			if reply[rank] = f; rank == l.rank || of != nil && rank > 0 {
 				reply[rank].Body = nil // it has it, or does not want it
 			}
+		}
+		if made != nil {
+			reply[0].Body = made[l.rank]
 		}
 		if err := send(l.out, reply...); err != nil {
 			return nil, g.lost(l, err)

@@ -22,10 +22,10 @@ func (g *Group) Exchange(name string, message []byte, failed error) ([][]byte, e
 	return g.round(name, message, failed, nil)
 }
 
-// Combine gives every process what rank 0 makes of the messages of all, by rank.
-func (g *Group) Combine(name string, message []byte, failed error, of func(all [][]byte) []byte) ([]byte, error) {
+// Combine gives each process what rank 0 makes for it of the messages of all, both by rank.
+func (g *Group) Combine(name string, message []byte, failed error, of func(all [][]byte) [][]byte) ([]byte, error) {
 	if g == nil {
-		return of([][]byte{message}), failed
+		return of([][]byte{message})[0], failed
 	}
 	out, err := g.round(name, message, failed, of)
 	if err != nil {
@@ -34,8 +34,8 @@ func (g *Group) Combine(name string, message []byte, failed error, of func(all [
 	return out[0], nil
 }
 
-// round exchanges messages. With of, rank 0 makes one of all, and the others get that one as rank 0's.
-func (g *Group) round(name string, message []byte, failed error, of func([][]byte) []byte) ([][]byte, error) {
+// round exchanges messages. With of, rank 0 makes one for each process of all, which that gets as rank 0's.
+func (g *Group) round(name string, message []byte, failed error, of func([][]byte) [][]byte) ([][]byte, error) {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	mine := frame{Name: name, Body: message}

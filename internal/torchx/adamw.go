@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 )
 
 // AdamW is the optimiser's state over the flat buffer of Params (Loshchilov & Hutter 2019,
@@ -17,7 +18,8 @@ type AdamW struct {
 
 	params  *Params
 	keep    string
-	m, v    Tensor // [N] first and second moment
+	from    int    // of the parameters that it updates: all, or a part
+	m, v    Tensor // [n] first and second moment of these
 	lrScale Tensor // [N] or none: per-parameter learning-rate factors; 0 freezes
 	steps   int
 	rates   Tensor // [4] of the next step where the device has to know them (Stage), or none
@@ -35,12 +37,14 @@ const (
 
 // NewAdamW returns an optimiser with zero moments.
 func NewAdamW(p *Params, beta1, beta2, eps, weightDecay float64) *AdamW {
-	return NewAdamWKept(KeepFloat32, p, beta1, beta2, eps, weightDecay)
+	return NewAdamWKept(KeepFloat32, p, 0, 1, beta1, beta2, eps, weightDecay)
 }
 
-// NewAdamWKept is NewAdamW with moments kept in one of the ways above.
-func NewAdamWKept(keep string, p *Params, beta1, beta2, eps, weightDecay float64) *AdamW {
-	a := &AdamW{Beta1: beta1, Beta2: beta2, Eps: eps, WeightDecay: weightDecay, params: p, keep: keep}
+// NewAdamWKept is NewAdamW with moments kept in one of the ways above, which updates the share of process rank of size alone (ZeRO-1,
+// Rajbhandari et al. 2020, arXiv:1910.02054): it keeps moments of these parameters only.
+func NewAdamWKept(keep string, p *Params, rank, size int, beta1, beta2, eps, weightDecay float64) *AdamW {
+	from, to := p.Share(rank, size)
+	a := &AdamW{Beta1: beta1, Beta2: beta2, Eps: eps, WeightDecay: weightDecay, params: p, keep: keep, from: from}
 	like, dtype := p.flat, Float32
 	switch {
 	case keep == KeepBFloat16:
@@ -50,7 +54,7 @@ func NewAdamWKept(keep string, p *Params, beta1, beta2, eps, weightDecay float64
 	default:
 		a.keep = KeepFloat32
 	}
-	a.m, a.v = Own(FullLike(like, 0, dtype, p.Numel())), Own(FullLike(like, 0, dtype, p.Numel()))
+	a.m, a.v = Own(FullLike(like, 0, dtype, to-from)), Own(FullLike(like, 0, dtype, to-from))
 	if p.flat.OnCUDA() {
 		a.refused = Own(FullLike(p.flat, 0, Float32, 1))
 	}
@@ -65,12 +69,34 @@ func (a *AdamW) Kept() (why string) {
 	return why
 }
 
-// stretch is the number of parameters whose moments are float32 on the device at a time, where they are not kept so.
+// stretch is the number of parameters whose moments are float32 on the device at a time, where they are not kept so, and of which the
+// squares are added before those of others.
 var stretch = 1 << 23
+
+// grain is the number of parameters on a CPU that the same process updates: a part of a sum of squares.
+var grain = C.FC_GRAIN
+
+// Share is the share [from, to) that process rank of size has of the flat buffer.
+func (p *Params) Share(rank, size int) (from, to int) {
+	unit := p.unit()
+	units := (p.Numel() + unit - 1) / unit
+	return rank * units / size * unit, min((rank+1)*units/size*unit, p.Numel())
+}
+
+// unit is the number of parameters of which one number of SquareParts is.
+func (p *Params) unit() int {
+	if p.flat.OnCUDA() {
+		return stretch
+	}
+	return grain
+}
+
+// whole reports whether all parameters are updated here.
+func (a *AdamW) whole() bool { return a.m.Numel() == a.params.Numel() }
 
 // each calls update with the parameters, gradients, moments and factors that are updated together.
 func (a *AdamW) each(update func(p, g, m, v, scale Tensor)) {
-	if a.keep == KeepFloat32 {
+	if a.keep == KeepFloat32 && a.whole() {
 		update(a.params.flat, a.params.grad, a.m, a.v, a.lrScale)
 		return
 	}
@@ -82,12 +108,16 @@ func (a *AdamW) each(update func(p, g, m, v, scale Tensor)) {
 			}
 			return Narrow(x, 0, at, n)
 		}
-		m, v := part(a.m), part(a.v)
-		m32, v32 := ToLike(m.To(Float32), a.params.flat), ToLike(v.To(Float32), a.params.flat)
+		m, v := Narrow(a.m, 0, at-a.from, n), Narrow(a.v, 0, at-a.from, n)
+		m32, v32 := m, v
+		if a.keep != KeepFloat32 {
+			m32, v32 = ToLike(m.To(Float32), a.params.flat), ToLike(v.To(Float32), a.params.flat)
+		}
 		update(part(a.params.flat), part(a.params.grad), m32, v32, part(a.lrScale))
-		if a.keep == KeepBFloat16 {
+		switch a.keep {
+		case KeepBFloat16:
 			check("adamw", C.fc_round_moments(m32.c(), v32.c(), m.c(), v.c(), C.int64_t(a.steps), C.int64_t(at)), m32, v32)
-		} else {
+		case KeepOffload:
 			Copy(m, m32)
 			Copy(v, v32)
 		}
@@ -95,19 +125,43 @@ func (a *AdamW) each(update func(p, g, m, v, scale Tensor)) {
 	}
 }
 
-// stretches yields where they begin, and how many parameters they have.
+// stretches yields where they begin in the flat buffer, and how many parameters they have.
 func (a *AdamW) stretches() iter.Seq2[int, int] {
 	return func(yield func(at, n int) bool) {
-		all := a.params.Numel()
-		for at := 0; at < all && yield(at, min(stretch, all-at)); at += stretch {
+		to := a.from + a.m.Numel()
+		for at := a.from; at < to && yield(at, min(stretch, to-at)); at += stretch {
 		}
 	}
+}
+
+// MomentParts returns parts of Σ m², of which AddSquares makes what MomentSquares gives when those of all processes follow one another.
+// sync
+func (a *AdamW) MomentParts() (parts []float64) {
+	defer Scope()()
+	for at, n := range a.stretches() {
+		m := ToLike(Narrow(a.m, 0, at-a.from, n).To(Float32), a.params.flat)
+		part := made("square_parts", func(out *C.Tensor) *C.char { return C.fc_square_parts(m.c(), out) }, m)
+		parts = append(parts, Data[float64](part)...)
+	}
+	return parts
+}
+
+// AddSquares adds the parts of a sum of squares in the order in which one process adds them.
+func (p *Params) AddSquares(parts []float64) (total float64) {
+	for of := range slices.Chunk(parts, max(stretch/p.unit(), 1)) {
+		sum := 0.0
+		for _, part := range of {
+			sum += part
+		}
+		total += sum
+	}
+	return total
 }
 
 // MomentSquares returns Σ m² [1] of the first moment, in float64, the same wherever it is kept.
 func (a *AdamW) MomentSquares() (sum Tensor) {
 	for at, n := range a.stretches() {
-		part := SumSquares(ToLike(Narrow(a.m, 0, at, n).To(Float32), a.params.flat))
+		part := SumSquares(ToLike(Narrow(a.m, 0, at-a.from, n).To(Float32), a.params.flat))
 		if sum.Nil() {
 			sum = part
 		} else {
@@ -170,7 +224,7 @@ func (a *AdamW) Stage(lr float64, up *Upload) {
 // Replayed counts a step that a recorded StepClipped has made.
 func (a *AdamW) Replayed() {
 	a.steps++
-	a.params.clean = !a.KeepGrad
+	a.params.clean = !a.KeepGrad && a.whole()
 }
 
 func (a *AdamW) step(lr, gradScale float64, squares, losses Tensor, guard bool) {
@@ -196,18 +250,19 @@ func (a *AdamW) Refused() {
 
 func (a *AdamW) Steps() int { return a.steps }
 
-// State copies the moments to the host, with the number of steps taken. sync
+// State copies the moments of the parameters that it updates to the host, with the number of steps taken. sync
 func (a *AdamW) State() (m, v []float32, steps int) {
 	defer Scope()()
 	return Data[float32](a.m.To(Float32)), Data[float32](a.v.To(Float32)), a.steps
 }
 
-// SetState restores what State returned.
+// SetState restores what State returned, from the moments of all parameters.
 func (a *AdamW) SetState(m, v []float32, steps int) error {
 	if n := a.params.Numel(); len(m) != n || len(v) != n {
 		return fmt.Errorf("optimizer state has %d and %d values, want %d", len(m), len(v), n)
 	}
 	defer Scope()()
+	m, v = m[a.from:][:a.m.Numel()], v[a.from:][:a.m.Numel()]
 	Copy(a.m, From(m, len(m)))
 	Copy(a.v, From(v, len(v)))
 	a.steps = steps

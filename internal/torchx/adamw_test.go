@@ -2,6 +2,7 @@ package torchx
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -15,13 +16,13 @@ func descent(t *testing.T, keep, device string, n, steps int) (weights, m, v []f
 	defer Scope()()
 	p := NewParams([]Spec{{"a", []int{n - 3}}, {"b", []int{3}}}, device)
 	defer p.Free()
-	a := NewAdamWKept(keep, p, 0.9, 0.999, 1e-8, 0.01)
+	a := NewAdamWKept(keep, p, 0, 1, 0.9, 0.999, 1e-8, 0.01)
 	r := rng.New(3, "gradients")
 	for step := range steps {
 		if step == steps/2 {
 			m, v, done := a.State()
 			a.Free()
-			a = NewAdamWKept(keep, p, 0.9, 0.999, 1e-8, 0.01)
+			a = NewAdamWKept(keep, p, 0, 1, 0.9, 0.999, 1e-8, 0.01)
 			if err := a.SetState(m, v, done); err != nil {
 				t.Fatal(err)
 			}
@@ -91,12 +92,74 @@ func TestAdamWKept(t *testing.T) {
 	}
 }
 
+// TestAdamWShares: processes that update a share each change the weights as one does, with one set of moments between them, however these
+// are kept.
+func TestAdamWShares(t *testing.T) {
+	scoped(t)
+	Attach(1)
+	n := 5*grain + 100
+	defer func(was int) { stretch = was }(stretch)
+	stretch = 2 * grain
+	p := NewParams([]Spec{{"a", []int{n - 3}}, {"b", []int{3}}}, "cpu")
+	defer p.Free()
+	type outcome struct {
+		weights, m, v []float32
+		squares       float64
+	}
+	for _, keep := range []string{KeepFloat32, KeepBFloat16} {
+		run := func(size int) (o outcome) {
+			r := rng.New(3, "gradients")
+			p.SetValues(make([]float32, n))
+			var m, v []float32
+			for step := range 4 {
+				g := make([]float32, n)
+				for i := range g {
+					g[i] = float32(r.Float64() - 0.3)
+				}
+				o.m, o.v = nil, nil
+				var parts []float64
+				for rank := range size {
+					a := NewAdamWKept(keep, p, rank, size, 0.9, 0.999, 1e-8, 0.01)
+					a.ScaleLR(func(name string) float64 { return map[string]float64{"a": 1, "b": 0.5}[name] })
+					if m != nil {
+						if err := a.SetState(m, v, step); err != nil {
+							t.Fatal(err)
+						}
+					}
+					Copy(p.Grad(), From(g, n))
+					a.StepClipped(1e-3, 1, SumSquares(p.Grad()), Tensor{}, true)
+					m1, v1, _ := a.State()
+					o.m, o.v, parts = append(o.m, m1...), append(o.v, v1...), append(parts, a.MomentParts()...)
+					if p.ZeroGrad(); p.GradNorm() != 0 {
+						t.Fatal("the gradient of what others update is left")
+					}
+					if size == 1 {
+						o.squares = a.MomentSquares().Item()
+					}
+					a.Free()
+				}
+				if m, v = o.m, o.v; size > 1 {
+					o.squares = p.AddSquares(parts)
+				}
+			}
+			o.weights = p.Values()
+			return o
+		}
+		want := run(1)
+		for _, size := range []int{2, 3, 8} {
+			if got := run(size); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, %d processes: Σ m² %v, want %v, and weights and moments like those of one", keep, size, got.squares, want.squares)
+			}
+		}
+	}
+}
+
 // TestAdamWKeptRefused: a step that is not finite changes no moment in bfloat16.
 func TestAdamWKeptRefused(t *testing.T) {
 	scoped(t)
 	p := NewParams([]Spec{{"w", []int{3}}}, "cpu")
 	defer p.Free()
-	a := NewAdamWKept(KeepBFloat16, p, 0.9, 0.999, 1e-8, 0.01)
+	a := NewAdamWKept(KeepBFloat16, p, 0, 1, 0.9, 0.999, 1e-8, 0.01)
 	defer a.Free()
 	Copy(p.Grad(), From([]float32{1, 2, 3}, 3))
 	a.StepClipped(0.1, 1, SumSquares(p.Grad()), Tensor{}, true)

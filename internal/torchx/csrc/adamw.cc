@@ -12,7 +12,7 @@
 
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements a task; also the unit of Σ g², so the sum is the same for any thread count
+constexpr int64_t kGrain = FC_GRAIN;
 
 // What a step has in common for all elements.
 struct Step {
@@ -54,6 +54,19 @@ FULCRUM_SIMD double sum_squares_span(const float *__restrict g, int64_t n) {
   double total = 0;
   for (double x : lane) total += x;
   return total;
+}
+
+// Σ x² [parts] in float64 of every kGrain elements of float32 x on the CPU.
+at::Tensor square_parts(const at::Tensor &x) {
+  const at::Tensor flat = x.contiguous();
+  const float *g = flat.data_ptr<float>();
+  const int64_t n = flat.numel(), parts = (n + kGrain - 1) / kGrain;
+  const at::Tensor out = at::empty({parts}, flat.options().dtype(at::kDouble));
+  double *part = out.data_ptr<double>();
+  at::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t c = begin; c < end; c++) part[c] = sum_squares_span(g + c * kGrain, std::min(kGrain, n - c * kGrain));
+  });
+  return out;
 }
 
 constexpr int64_t kStretch = 4096;  // elements of a block on CUDA, and of a float32 norm without our kernels
@@ -104,6 +117,13 @@ const char *fc_round_moments(Tensor m, Tensor v, Tensor m_out, Tensor v_out, int
   });
 }
 
+const char *fc_square_parts(Tensor x, Tensor *out) {
+  return guard([&] {
+    at::NoGradGuard no_grad;
+    *out = wrap(x->is_cpu() ? square_parts(*x) : sum_squares(*x).cpu());
+  });
+}
+
 const char *fc_sum_squares(Tensor x, Tensor *out) {
   return guard([&] {
     at::NoGradGuard no_grad;
@@ -115,14 +135,10 @@ const char *fc_sum_squares(Tensor x, Tensor *out) {
       *out = wrap(x->to(at::kDouble).square().sum().reshape({1}));
       return;
     }
-    const float *g = x->data_ptr<float>();
-    const int64_t n = x->numel(), chunks = (n + kGrain - 1) / kGrain;
-    std::vector<double> partial(chunks, 0.0);
-    at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; c++) partial[c] = sum_squares_span(g + c * kGrain, std::min(kGrain, n - c * kGrain));
-    });
+    const at::Tensor parts = square_parts(*x);
+    const double *p = parts.data_ptr<double>();
     double total = 0;
-    for (double p : partial) total += p;
+    for (int64_t c = 0; c < parts.numel(); c++) total += p[c];
     *out = wrap(at::full({1}, total, x->options().dtype(at::kDouble)));
   });
 }

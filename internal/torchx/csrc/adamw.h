@@ -19,6 +19,12 @@ const char *fc_adamw_queued(Tensor param, Tensor grad, Tensor m, Tensor v, Tenso
 // step and the place of an element, the first of which is `at`, alone: equal on every device.
 const char *fc_round_moments(Tensor m, Tensor v, Tensor m_out, Tensor v_out, int64_t step, int64_t at);
 
+// Elements of a task on the CPU, and of a part of Σ x²: the sum of the parts, in their order, is the same for any thread count.
+enum { FC_GRAIN = 16384 };
+
+// Σ x² of every FC_GRAIN elements of x, float32 on the CPU; elsewhere of all x. float64 in the host's memory.
+const char *fc_square_parts(Tensor x, Tensor *out);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,13 +17,12 @@ type Learner struct {
 	Frozen    []FrozenPart // parameters that the phase does not change
 	Scale     float64      // the clipping factor of the last step
 
-	phase  string
-	env    *Env
-	clip   float64
-	lr     float64
-	sched  schedule.LROptions
-	total  int // optimizer steps of the whole phase
-	groups []lrGroup
+	phase    string
+	env      *Env
+	clip, lr float64
+	sched    schedule.LROptions
+	total    int // optimizer steps of the whole phase
+	groups   []lrGroup
 
 	recordings map[string]*recording // of steps, by Key and layout (record.go)
 	remarked   bool                  // the log says why steps are not recorded

@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 
 	"fulcrum/internal/torchx"
@@ -42,9 +43,7 @@ type Inputs struct {
 
 // Refuse says why no CUDA graph can hold the step, if there is a reason and none was known before.
 func (in *Inputs) Refuse(why string) {
-	if in.Eager == "" {
-		in.Eager = why
-	}
+	in.Eager = cmp.Or(in.Eager, why)
 }
 
 // Forward stages a policy's forward pass over a batch. The returned function is that pass on the device.

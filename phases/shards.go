@@ -1,7 +1,6 @@
 package phases
 
 import (
-	"iter"
 	"runtime"
 	"slices"
 	"unsafe"
@@ -176,14 +175,12 @@ func (l *Learner) updateOwn(squares float64, losses []float64, lr float64) (mome
 	}
 	l.Optimizer.StepClipped(lr, l.clip, on([]float64{squares}), of, !l.env.AllowNonFinite)
 	group := l.env.Ranks
-	if group == nil {
-		return l.Optimizer.MomentSquares().Item(), nil
-	}
 	parts, err := gathered(group, "the moments of a step", l.Optimizer.MomentParts(), nil)
-	if err != nil {
-		return 0, err
+	if err != nil || group == nil {
+		return l.Params.AddSquares(parts), err
 	}
-	for piece := range l.pieces() {
+	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
+		piece := Span{from, to}
 		whole, err := group.Combine("the weights of a step", bytesOf(l.values(like, l.share(group.Rank(), piece))), nil,
 			func(all [][]byte) [][]byte { return slices.Repeat([][]byte{slices.Concat(all...)}, len(all)) })
 		if err != nil {
@@ -194,19 +191,8 @@ func (l *Learner) updateOwn(squares float64, losses []float64, lr float64) (mome
 	return l.Params.AddSquares(parts), nil
 }
 
-// Processes exchange the flat buffers in pieces: no message is as large as the model.
-
-// largestPiece is the number of elements of a piece.
+// largestPiece is the number of elements of the flat buffers that processes exchange at a time: no message is as large as the model.
 const largestPiece = 1 << 20
-
-// pieces yields the pieces of the flat buffers, in order.
-func (l *Learner) pieces() iter.Seq[Span] {
-	return func(yield func(Span) bool) {
-		all := l.Params.Numel()
-		for from := 0; from < all && yield(Span{from, min(from+largestPiece, all)}); from += largestPiece {
-		}
-	}
-}
 
 // share is what a process updates of a piece; it may be empty.
 func (l *Learner) share(rank int, piece Span) Span {
@@ -274,7 +260,8 @@ func (l *Learner) sum(nodes []ranks.Node[torchx.Tensor]) error {
 			node.Sum.Free()
 		}
 	}()
-	for piece := range l.pieces() {
+	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
+		piece := Span{from, to}
 		message := list.Map(nodes, func(node ranks.Node[torchx.Tensor]) []byte { return bytesOf(l.values(node.Sum, piece)) })
 		sum, err := group.Combine("the gradient of a step", slices.Concat(message...), nil,
 			func(all [][]byte) [][]byte { return l.sumPiece(piece, all) })

@@ -88,9 +88,9 @@ const stateSuffix = ".state"
 // weightsFile holds the weights of a state in mid-epoch.
 const weightsFile = "weights.safetensors"
 
-// state copies what a state folder holds to the host, and returns the writing of it; of other processes than rank 0 it takes their
-// part and returns nil. At the end of an epoch the weights are the checkpoint
-// that pos.Weights names, and the writing may go on beside training; in mid-epoch they are a file of the folder, written from the policy.
+// state copies what a state folder holds to the host, and returns the writing of it; from other processes than rank 0 it takes their part
+// and returns nil. At the end of an epoch the weights are the checkpoint that pos.Weights names, and the writing may go on beside training;
+// in mid-epoch they are a file of the folder, written from the policy.
 func (pos position) state(ckpt, name string, env *Env, phase Phase, midEpoch bool) (write func() error, err error) {
 	s := phase.State()
 	if err := s.join(env.Ranks); err != nil || !env.Ranks.First() {

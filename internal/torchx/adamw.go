@@ -83,7 +83,7 @@ func (p *Params) Share(rank, size int) (from, to int) {
 	return rank * units / size * unit, min((rank+1)*units/size*unit, p.Numel())
 }
 
-// unit is the number of parameters of which one number of SquareParts is.
+// unit is the number of parameters of one of MomentParts.
 func (p *Params) unit() int {
 	if p.flat.OnCUDA() {
 		return stretch

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"fulcrum/selector"
@@ -53,6 +54,8 @@ func TestUnsavedStateIsSaid(t *testing.T) {
 		err := s.trainAndSave(t.Context(), nil)
 		if !errors.Is(err, full) || errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled) {
 			t.Errorf("training ended in %v: %v, want %v and no interruption", ended, err, full)
+		} else if strings.Contains(err.Error(), "\n") {
+			t.Errorf("training ended in %v: %q, want one line", ended, err)
 		}
 	}
 	s := &scheduler{writing: make(chan error, 1)}

@@ -122,10 +122,10 @@ func (s *scheduler) trainAndSave(ctx context.Context, saved *Saved) (err error) 
 	defer func() {
 		unsaved := s.settle()
 		switch {
-		case errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled):
+		case err == nil || errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled):
 			err = cmp.Or(unsaved, err)
 		case unsaved != nil:
-			err = errors.Join(err, unsaved)
+			err = fmt.Errorf("%w; %w", err, unsaved) // one message, one line
 		}
 	}()
 	return s.train(ctx, saved)

@@ -18,7 +18,7 @@ var (
 		"checkpoints/best.safetensors", "checkpoints/rce_epoch1.safetensors", "checkpoints/grpo_epoch1.state/optimizer.safetensors",
 		"checkpoints/grpo_epoch1.state/state.json", "checkpoints/grpo_epoch1.state/SHA256SUMS", "plots", "plots/reward.svg",
 		".board/curves.idx"}
-	ofSweep = []string{"sweep.db", "sweep.db-journal", "multirun.yaml", ".lock", "controller.log", "report.md", "0/attempts.jsonl",
+	ofSweep = []string{"sweep.jsonl", "multirun.yaml", ".lock", "controller.log", "report.md", "0/attempts.jsonl",
 		"0/.attempt", "0/job.log", "0/summary.json", "0/metrics.jsonl", "0/.hydra/config.yaml"}
 	aboveRuns = []string{".board/runs.idx"}
 )

@@ -259,7 +259,7 @@ func TestPrintedCommands(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, gone := range []string{"run2/summary.json", "sweep2/sweep.db"} {
+	for _, gone := range []string{"run2/summary.json", "sweep2/sweep.jsonl"} {
 		if err := os.Remove(path(gone)); err != nil {
 			t.Fatal(err)
 		}

@@ -316,7 +316,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 		if c.live == nil || a.Try > 1 {
 			c.say("%-5s %s  %s\n", label, started(a), strings.Join(c.differing(*job), " "))
 		}
-		return c.ledger.Record(*job, a)
+		return c.ledger.Update(*job)
 	}
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
 		job.Seconds += max(0, a.Ended.Sub(a.Started).Seconds()) // of another machine, whose clock may have been set
@@ -339,7 +339,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	if c.live == nil || job.State != launcher.Done && job.State != launcher.Pruned {
 		c.say("%-5s %s\n", label, c.ending(job, a))
 	}
-	return c.ledger.Record(*job, a)
+	return c.ledger.Update(*job)
 }
 
 // lostAgain is how many lost attempts at a job are made good by another one: a node that failed is not

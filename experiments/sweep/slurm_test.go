@@ -38,7 +38,7 @@ func TestOnSlurmSweep(t *testing.T) {
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
 	sweep := append(grid, "hydra/launcher=slurm", "hydra.launcher.array_parallelism=3", "hydra.sweep.dir="+dir)
 	again := func() *process {
-		if exists(filepath.Join(dir, "sweep.db")) {
+		if exists(filepath.Join(dir, "sweep.jsonl")) {
 			return start(t, "resume", dir)
 		}
 		return start(t, sweep...)

@@ -19,11 +19,11 @@ func TestSweepStoppedBeforeItsLedger(t *testing.T) {
 	want := folder(t)
 	mustRun(t, args(want)...)
 	dir := folder(t)
-	obstacle := filepath.Join(dir, ".sweep.db.tmp0-journal/x") // the ledger cannot be made
+	obstacle := filepath.Join(dir, ".sweep.jsonl.new/x") // the ledger cannot be made
 	if err := os.MkdirAll(obstacle, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, run(t, args(dir)...), 1, ".sweep.db.tmp0-journal")
+	refused(t, run(t, args(dir)...), 1, ".sweep.jsonl.new")
 	if err := os.RemoveAll(filepath.Dir(obstacle)); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestSweepStoppedBeforeItsLedger(t *testing.T) {
 		outcomeOf(t, filepath.Join(want, job)).Same(t, outcomeOf(t, filepath.Join(dir, job)), 0)
 	}
 	mustRun(t, "verify", dir)
-	if exists(filepath.Join(dir, ".sweep.db.plan")) {
+	if exists(filepath.Join(dir, ".sweep.jsonl.plan")) {
 		t.Error("the plan is left behind the ledger")
 	}
 

@@ -33,13 +33,8 @@ func doneOnce(t *testing.T, dir string, want int) {
 	if len(all) != want {
 		t.Fatalf("the ledger has %d jobs, want %d", len(all), want)
 	}
-	l, err := ledger.Read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	for _, job := range all {
-		attempts, err := l.Attempts(job.Num)
+		attempts, err := launcher.Attempts(filepath.Join(dir, job.Dir))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -526,6 +521,6 @@ func TestSweepResultsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, verb := range []string{"status", "resume", "attach"} {
-		refused(t, run(t, verb, dir), 2, "its ledger sweep.db is gone", "run report "+dir)
+		refused(t, run(t, verb, dir), 2, "its ledger sweep.jsonl is gone", "run report "+dir)
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	sweepFile  = "sweep.db"
+	sweepFile  = "sweep.jsonl"
 	runsIndex  = "runs.idx"
 	configFile = ".hydra/config.yaml"
 	scanEvery  = 500 * time.Millisecond

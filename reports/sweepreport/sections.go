@@ -205,7 +205,7 @@ func (v *View) writeJobs(d *page.Document) {
 	table.Column(">time", sweeps.TimeCell)
 	d.Table(table.Header, table.Rows)
 	if n := len(table.Rows); n < len(v.Jobs) {
-		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", n, page.Plural(len(v.Jobs), "job"))
+		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.jsonl` holds all.", n, page.Plural(len(v.Jobs), "job"))
 	}
 }
 

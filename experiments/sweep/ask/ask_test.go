@@ -41,12 +41,12 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	runtest.NeedsAnnexes(t)
 	dir := runtest.Folder(t)
 	// The ledger cannot be made: what was asked is planned again from the folder.
-	obstacle := filepath.Join(dir, ".sweep.db.tmp0-journal/x")
+	obstacle := filepath.Join(dir, ".sweep.jsonl.new/x")
 	if err := os.MkdirAll(obstacle, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	asks := slices.Concat([]string{"ask", "--max-seeds=3", "--effect=0.001"}, recipe(dir, settings, "rce.lr=${oc.env:ASK_LR,3e-3}"))
-	runtest.Refused(t, runtest.Run(t, asks...), 1, ".sweep.db.tmp0-journal")
+	runtest.Refused(t, runtest.Run(t, asks...), 1, ".sweep.jsonl.new")
 	if err := os.RemoveAll(filepath.Dir(obstacle)); err != nil {
 		t.Fatal(err)
 	}

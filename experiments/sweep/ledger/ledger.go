@@ -1,25 +1,20 @@
-// Package ledger stores a sweep: its jobs with their overrides, states, attempts and results, in an
-// SQLite file in the sweep folder. One process writes it, the sweep's controller, which holds the
-// folder's lock; others read. The journal is SQLite's rollback journal with full fsync: it survives a
-// kill at any instruction and, unlike a write-ahead log, works on the shared file systems of clusters.
+// Package ledger stores a sweep: its jobs with their overrides, states and results, in lines of JSON at the end of which each change is
+// written. One process writes, the sweep's controller, which holds the folder's lock; others read. What is written together counts once
+// the line with its digest is there, so that a kill at any instruction leaves a whole ledger.
 package ledger
 
 import (
-	"database/sql"
-	_ "embed"
-	"encoding/json"
+	"bufio"
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
+	"io"
 	"math"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"time"
-
-	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite" // the driver "sqlite": pure Go
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
@@ -32,16 +27,10 @@ import (
 )
 
 // FileName is the ledger's name in a sweep folder: what makes a folder a sweep.
-const FileName = "sweep.db"
+const FileName = "sweep.jsonl"
 
-// version of the tables.
-const version = 3
-
-//go:embed schema.sql
-var schema string
-
-// setValue writes a row of the table sweep: version, sweep, and the digests of sweep and of each job.
-const setValue = `INSERT OR REPLACE INTO sweep VALUES (?, ?)`
+// version of the lines.
+const version = 4
 
 // Sweep is what holds for all jobs.
 type Sweep struct {
@@ -64,27 +53,27 @@ type Sweep struct {
 	Ask         *sweeps.Ask         `json:"ask,omitempty"`   // the rule of a study that grows by seeds; nil: it does not
 }
 
-// Job is a job's row.
+// Job is what is known of a job.
 type Job struct {
-	Num         int
-	Overrides   []string
-	Params      []string
-	Dir         string
-	Fingerprint string
-	Generation  int
-	State       string
-	Attempts    int
-	Failures    int
-	ExitCode    *int
-	Cause       string
-	Tail        []string
-	Objectives  []Objective // nil when unknown
-	Violation   float64
-	Metrics     map[string]float64
-	Epochs      int
-	Seconds     float64
-	Arm         string // of a study
-	Parent      *int   // number of the job that must be done before this one starts; nil = none
+	Num         int                `json:"num"`
+	Overrides   []string           `json:"overrides"`   // as in .hydra/overrides.yaml
+	Params      []string           `json:"params"`      // the swept values, in the order of the sweep's dimensions
+	Dir         string             `json:"dir"`         // run folder, relative to the sweep's
+	Fingerprint string             `json:"fingerprint"` // of the composed configuration that the job runs with
+	Generation  int                `json:"generation"`  // of the configuration files: 1, and one more for each change that was accepted
+	State       string             `json:"state"`       // queued running done failed pruned lost skipped
+	Attempts    int                `json:"attempts"`    // tries that have begun
+	Failures    int                `json:"failures"`    // tries that failed, since the job was last asked for
+	ExitCode    *int               `json:"exit_code"`   // of the last try that has ended
+	Cause       string             `json:"cause"`       // of a failure
+	Tail        []string           `json:"tail"`        // last lines of the log
+	Objectives  []Objective        `json:"objectives"`  // nil when unknown
+	Violation   float64            `json:"violation"`   // of the constraints, 0 = feasible
+	Metrics     map[string]float64 `json:"-"`           // of the best checkpoint
+	Epochs      int                `json:"epochs"`      // that were run
+	Seconds     float64            `json:"seconds"`     // wall time of all tries
+	Arm         string             `json:"arm"`         // of a study
+	Parent      *int               `json:"parent"`      // number of the job that must be done before this one starts; nil = none
 }
 
 // Objective is one number that a job is judged by.
@@ -106,10 +95,44 @@ func (o Objective) Loss() float64 {
 	return -v
 }
 
-// Ledger is an open sweep.db.
+// row is a job as a line has it.
+type row struct {
+	Job
+	Violation record.Number            `json:"violation"`
+	Metrics   map[string]record.Number `json:"metrics"`
+}
+
+// line is a line of the file. Only one of its fields is set.
+type line struct {
+	Version int    `json:"version,omitempty"` // the first
+	Sweep   *Sweep `json:"sweep,omitempty"`   // the newest holds
+	Job     *row   `json:"job,omitempty"`     // the newest of its number holds
+	Digest  string `json:"sha256,omitempty"`  // of the digest before and all lines behind that: they were written together
+}
+
+// contents is what a file holds.
+type contents struct {
+	sweep Sweep
+	jobs  []Job
+	size  int64  // in bytes, of what was written whole
+	last  string // digest in it
+}
+
+// DamageError says that the ledger does not hold what was written to it.
+type DamageError struct{ What string }
+
+func (e *DamageError) Error() string {
+	return "the ledger is damaged: " + e.What +
+		" is not as it was written; put back a copy of the file (the jobs' own folders hold their results)"
+}
+
+// Ledger is an open ledger.
 type Ledger struct {
-	db   *sql.DB
+	file *os.File
 	path string
+	size int64
+	last string
+	dirs map[int]string // of the jobs, by number
 }
 
 // Exists reports whether dir is a sweep folder.
@@ -121,290 +144,234 @@ func Exists(dir string) bool {
 // Create makes the ledger of a new sweep with its first jobs, all queued. It appears whole or not at
 // all: a kill on the way leaves no sweep.
 func Create(dir string, s Sweep, jobs []Job) (*Ledger, error) {
-	path := filepath.Join(dir, FileName)
-	building := filepath.Join(dir, "."+FileName+".tmp0")            // a name that a claimed folder is cleaned of
-	for _, old := range []string{building, building + "-journal"} { // of a controller that was killed here
-		if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	l, err := open(building, "rwc")
+	path, building := filepath.Join(dir, FileName), filepath.Join(dir, "."+FileName+".new")
+	file, err := regular.OpenFile(building, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	err = l.fill(s, jobs)
-	if cerr := l.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(building, path)
+	l := &Ledger{file: file, path: path, dirs: map[int]string{}}
+	if err = l.add([]line{{Version: version}, {Sweep: &s}}, jobs); err == nil {
+		err = cmp.Or(os.Rename(building, path), atomicfile.SyncDir(dir))
 	}
 	if err != nil {
+		file.Close()
 		os.Remove(building)
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := atomicfile.SyncDir(dir); err != nil {
-		return nil, err
-	}
-	return Open(dir)
-}
-
-func (l *Ledger) fill(s Sweep, jobs []Job) error {
-	if _, err := l.db.Exec(schema); err != nil {
-		return err
-	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	for _, row := range [][2]string{{"version", strconv.Itoa(version)}, {"sweep", string(text)}, {digestKey("sweep"), digest.Of(text)}} {
-		if _, err := l.db.Exec(setValue, row[0], row[1]); err != nil {
-			return err
-		}
-	}
-	return l.Add(jobs...)
-}
-
-// Open opens the ledger of a sweep folder for its controller.
-func Open(dir string) (*Ledger, error) { return openChecked(dir, "rw") }
-
-// Read opens the ledger of a sweep folder for reading; a controller may be writing it. Where the file may
-// be written, what a killed controller left half done is rolled back.
-func Read(dir string) (*Ledger, error) {
-	if unix.Access(filepath.Join(dir, FileName), unix.W_OK) == nil && unix.Access(dir, unix.W_OK) == nil {
-		return openChecked(dir, "rw")
-	}
-	return openChecked(dir, "ro")
-}
-
-// Load reads a sweep and its jobs at one moment.
-func Load(dir string) (Sweep, []Job, error) {
-	l, err := Read(dir)
-	if err != nil {
-		return Sweep{}, nil, err
-	}
-	defer l.Close()
-	s, err := l.Sweep()
-	if err != nil {
-		return s, nil, err
-	}
-	jobs, err := l.Jobs()
-	return s, jobs, err
-}
-
-func openChecked(dir, mode string) (*Ledger, error) {
-	path := filepath.Join(dir, FileName)
-	if err := regular.Check(path); err != nil {
-		return nil, err
-	}
-	for _, beside := range []string{"-journal", "-wal"} { // SQLite reads what is there
-		if err := regular.Check(path + beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-	}
-	l, err := open(path, mode)
-	if err != nil {
-		return nil, err
-	}
-	var got string
-	if err := l.db.QueryRow(`SELECT value FROM sweep WHERE key = 'version'`).Scan(&got); err != nil {
-		l.Close()
-		return nil, fmt.Errorf("%s: not a sweep's ledger, or a damaged one: %w", path, err)
-	}
-	if got != strconv.Itoa(version) {
-		l.Close()
-		return nil, fmt.Errorf("%s: ledger version %s: this program knows version %d", path, got, version)
+		return nil, l.err(err)
 	}
 	return l, nil
 }
 
-func open(path, mode string) (*Ledger, error) {
-	options := url.Values{"mode": {mode}, "_pragma": {"busy_timeout(60000)", "synchronous(FULL)"}}
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?"+options.Encode())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	db.SetMaxOpenConns(1)
-	return &Ledger{db: db, path: path}, nil
-}
-
-// Close closes the file.
-func (l *Ledger) Close() error { return l.db.Close() }
-
-// Sweep returns what holds for all jobs.
-func (l *Ledger) Sweep() (Sweep, error) {
-	var text string
-	var s Sweep
-	var sum sql.NullString
-	const query = `SELECT value, (SELECT value FROM sweep WHERE key = ?) FROM sweep WHERE key = 'sweep'`
-	if err := l.db.QueryRow(query, digestKey("sweep")).Scan(&text, &sum); err != nil {
-		return s, l.err(err)
-	}
-	if sum.String != digest.Of([]byte(text)) {
-		return s, l.err(&DamageError{"what holds for all jobs"})
-	}
-	return s, l.err(jsonwords.Unmarshal([]byte(text), &s))
-}
-
-// SetSweep replaces what holds for all jobs: changed configurations were accepted.
-func (l *Ledger) SetSweep(s Sweep) error {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return l.transaction(func(tx *sql.Tx) error {
-		if _, err := tx.Exec(setValue, "sweep", string(text)); err != nil {
-			return err
-		}
-		_, err := tx.Exec(setValue, digestKey("sweep"), digest.Of(text))
-		return err
-	})
-}
-
-// Add appends jobs in one transaction, in the state they have ("" is queued).
-func (l *Ledger) Add(jobs ...Job) error {
-	return l.transaction(func(tx *sql.Tx) error {
-		insert, err := tx.Prepare(`INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
-		if err != nil {
-			return err
-		}
-		defer insert.Close()
-		for _, j := range jobs {
-			if j.State == "" {
-				j.State = launcher.Queued
-			}
-			j.Generation = max(j.Generation, 1)
-			values, err := j.columns()
-			if err != nil {
-				return err
-			}
-			if _, err := insert.Exec(values...); err != nil {
-				return fmt.Errorf("job %d (folder %s): %w", j.Num, j.Dir, err)
-			}
-			if err := j.seal(tx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// Update writes a job's row anew.
-func (l *Ledger) Update(jobs ...Job) error {
-	return l.transaction(func(tx *sql.Tx) error {
-		for _, j := range jobs {
-			if err := j.update(tx); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (j Job) update(tx *sql.Tx) error {
-	values, err := j.columns()
-	if err != nil {
-		return err
-	}
-	result, err := tx.Exec(`UPDATE jobs SET overrides = ?, params = ?, dir = ?, fingerprint = ?, generation = ?, state = ?,
-		attempts = ?, failures = ?, exit_code = ?, cause = ?, tail = ?, objectives = ?, violation = ?, metrics = ?,
-		epochs = ?, seconds = ?, arm = ?, parent = ? WHERE num = ?`,
-		append(values[1:], j.Num)...)
-	if err != nil {
-		return err
-	}
-	if n, err := result.RowsAffected(); err != nil || n != 1 {
-		return errors.Join(fmt.Errorf("job %d is not in the ledger", j.Num), err)
-	}
-	return j.seal(tx)
-}
-
-// Record writes a job's row and one of its attempts together.
-func (l *Ledger) Record(j Job, a launcher.Attempt) error {
-	return l.transaction(func(tx *sql.Tx) error {
-		if err := j.update(tx); err != nil {
-			return err
-		}
-		if a.Try == 0 { // it never came to one: cancelled while it waited
-			return nil
-		}
-		_, err := tx.Exec(`INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-			a.Num, a.Try, a.State, a.ID, a.Host, stamp(a.Started), stamp(a.Ended), a.ExitCode, a.Cause, a.Resumed)
-		return err
-	})
-}
-
-// Jobs returns all jobs in the order of their numbers. A row that is not what was written is a DamageError.
-func (l *Ledger) Jobs() (jobs []Job, err error) {
-	err = l.transaction(func(tx *sql.Tx) error { // one moment for rows and digests
-		if jobs, err = jobsIn(tx); err != nil {
-			return err
-		}
-		return checkSeals(tx, jobs)
-	})
-	return jobs, err
-}
-
-func jobsIn(tx *sql.Tx) ([]Job, error) {
-	rows, err := tx.Query(`SELECT * FROM jobs ORDER BY num`)
+// Open opens the ledger of a sweep folder for its controller.
+func Open(dir string) (*Ledger, error) {
+	path := filepath.Join(dir, FileName)
+	file, err := regular.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
-	var jobs []Job
-	for rows.Next() {
-		var j Job
-		var overrides, params, tail, objectives, metrics string
-		if err := rows.Scan(&j.Num, &overrides, &params, &j.Dir, &j.Fingerprint, &j.Generation, &j.State, &j.Attempts, &j.Failures, &j.ExitCode,
-			&j.Cause, &tail, &objectives, &j.Violation, &metrics, &j.Epochs, &j.Seconds, &j.Arm, &j.Parent); err != nil {
-			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("a row behind that of job %d", len(jobs)-1)}, err)
-		}
-		named := map[string]record.Number{}
-		if err := errors.Join(jsonwords.Unmarshal([]byte(overrides), &j.Overrides), jsonwords.Unmarshal([]byte(params), &j.Params),
-			jsonwords.Unmarshal([]byte(tail), &j.Tail), jsonwords.Unmarshal([]byte(objectives),
-				&j.Objectives), jsonwords.Unmarshal([]byte(metrics), &named)); err != nil {
-			return nil, fmt.Errorf("%w: %w", &DamageError{fmt.Sprintf("job %d", j.Num)}, err)
-		}
-		j.Metrics = map[string]float64{}
-		for name, v := range named {
-			j.Metrics[name] = float64(v)
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs, rows.Err()
-}
-
-// Attempts returns the attempts of a job, first to last.
-func (l *Ledger) Attempts(num int) ([]launcher.Attempt, error) {
-	rows, err := l.db.Query(`SELECT num, try, state, launcher_id, host, started, ended, exit_code, cause, resumed
-		FROM attempts WHERE num = ? ORDER BY try`, num)
+	l := &Ledger{file: file, path: path, dirs: map[int]string{}}
+	c, err := read(file)
 	if err != nil {
+		file.Close()
 		return nil, l.err(err)
 	}
-	defer rows.Close()
-	var all []launcher.Attempt
-	for rows.Next() {
-		var a launcher.Attempt
-		var started, ended string
-		if err := rows.Scan(&a.Num, &a.Try, &a.State, &a.ID, &a.Host, &started, &ended, &a.ExitCode, &a.Cause, &a.Resumed); err != nil {
-			return nil, l.err(err)
-		}
-		a.Started, a.Ended = moment(started), moment(ended)
-		all = append(all, a)
+	l.size, l.last = c.size, c.last
+	for _, j := range c.jobs {
+		l.dirs[j.Num] = j.Dir
 	}
-	return all, l.err(rows.Err())
+	return l, nil
 }
 
-func (l *Ledger) transaction(f func(tx *sql.Tx) error) error {
-	tx, err := l.db.Begin()
+// Load reads a sweep and its jobs, by their numbers, at one moment; a controller may be writing. A line that is not what was written is a
+// DamageError.
+func Load(dir string) (Sweep, []Job, error) {
+	path := filepath.Join(dir, FileName)
+	file, err := regular.Open(path)
 	if err != nil {
-		return l.err(err)
+		return Sweep{}, nil, err
 	}
-	defer tx.Rollback() // after Commit it does nothing
-	if err := f(tx); err != nil {
-		return l.err(err)
+	defer file.Close()
+	c, err := read(file)
+	if err != nil {
+		return Sweep{}, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return l.err(tx.Commit())
+	return c.sweep, c.jobs, nil
+}
+
+// Close closes the file.
+func (l *Ledger) Close() error { return l.file.Close() }
+
+// Sweep returns what holds for all jobs.
+func (l *Ledger) Sweep() (Sweep, error) {
+	c, err := read(io.NewSectionReader(l.file, 0, l.size))
+	return c.sweep, l.err(err)
+}
+
+// Jobs returns all jobs in the order of their numbers.
+func (l *Ledger) Jobs() ([]Job, error) {
+	c, err := read(io.NewSectionReader(l.file, 0, l.size))
+	return c.jobs, l.err(err)
+}
+
+// SetSweep replaces what holds for all jobs: changed configurations were accepted.
+func (l *Ledger) SetSweep(s Sweep) error { return l.err(l.write(line{Sweep: &s})) }
+
+// Add appends jobs together, in the state they have ("" is queued).
+func (l *Ledger) Add(jobs ...Job) error { return l.err(l.add(nil, jobs)) }
+
+func (l *Ledger) add(lines []line, jobs []Job) error {
+	taken := map[string]bool{}
+	for _, dir := range l.dirs {
+		taken[dir] = true
+	}
+	for _, j := range jobs {
+		if _, known := l.dirs[j.Num]; known || taken[j.Dir] {
+			return fmt.Errorf("job %d (folder %s): another job has its number or its folder", j.Num, j.Dir)
+		}
+		j.State, j.Generation, taken[j.Dir] = cmp.Or(j.State, launcher.Queued), max(j.Generation, 1), true
+		lines = append(lines, lineOf(j))
+	}
+	if err := l.write(lines...); err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		l.dirs[j.Num] = j.Dir
+	}
+	return nil
+}
+
+// Update writes jobs anew, together.
+func (l *Ledger) Update(jobs ...Job) error {
+	var lines []line
+	for _, j := range jobs {
+		if _, known := l.dirs[j.Num]; !known {
+			return l.err(fmt.Errorf("job %d is not in the ledger", j.Num))
+		}
+		lines = append(lines, lineOf(j))
+	}
+	return l.err(l.write(lines...))
+}
+
+func lineOf(j Job) line {
+	r := &row{Job: j, Violation: record.Number(j.Violation), Metrics: map[string]record.Number{}}
+	for name, v := range j.Metrics {
+		r.Metrics[name] = record.Number(v)
+	}
+	return line{Job: r}
+}
+
+// write appends lines and their digest, and waits until the disk has them.
+func (l *Ledger) write(lines ...line) error {
+	if len(lines) == 0 {
+		return nil
+	}
+	var text []byte
+	for _, n := range lines {
+		one, err := jsonwords.Marshal(n)
+		if err != nil {
+			return err
+		}
+		text = append(append(text, one...), '\n')
+	}
+	sum := digest.Of([]byte(l.last), text)
+	text = fmt.Appendf(text, "{\"sha256\":%q}\n", sum)
+	err := l.file.Truncate(l.size) // of what a kill or a full disk has cut short
+	if err == nil {
+		if _, err = l.file.WriteAt(text, l.size); err == nil {
+			err = l.file.Sync()
+		}
+	}
+	if err == nil {
+		l.size, l.last = l.size+int64(len(text)), sum
+	}
+	return err
+}
+
+// longest is how long a line may be, in bytes: no device or damaged file fills the memory.
+const longest = 16 << 20
+
+// read reads a ledger up to the last digest. Lines behind it are of a writer at work, or killed.
+func read(from io.Reader) (c contents, err error) {
+	in := bufio.NewReaderSize(from, 1<<16)
+	var text []byte // since the last digest
+	var lines []line
+	at, jobs := 0, map[int]Job{}
+	for whole := true; whole; at++ {
+		var one []byte
+		if one, whole, err = readLine(in); err != nil || !whole {
+			break
+		}
+		var n line
+		err = jsonwords.Unmarshal(one, &n)
+		switch {
+		case at > 0:
+		case err != nil || n.Version == 0:
+			return c, errors.New("not a sweep's ledger, or a damaged one: its first line names no version")
+		case n.Version != version:
+			return c, fmt.Errorf("ledger version %d: this program knows version %d", n.Version, version)
+		}
+		if n.Digest == "" {
+			text, lines = append(text, one...), append(lines, n)
+			continue
+		}
+		if sum := digest.Of([]byte(c.last), text); n.Digest != sum || err != nil {
+			return c, &DamageError{about(lines, at)}
+		}
+		for _, n := range lines {
+			if n.Sweep != nil {
+				c.sweep = *n.Sweep
+			}
+			if n.Job != nil {
+				jobs[n.Job.Num] = n.Job.job()
+			}
+		}
+		c.size, c.last = c.size+int64(len(text)+len(one)), n.Digest
+		text, lines = text[:0], lines[:0]
+	}
+	if err == nil && c.last == "" {
+		err = errors.New("not a sweep's ledger, or a damaged one: it ends before its first digest")
+	}
+	for _, j := range jobs {
+		c.jobs = append(c.jobs, j)
+	}
+	slices.SortFunc(c.jobs, func(a, b Job) int { return a.Num - b.Num })
+	return c, err
+}
+
+func (r *row) job() Job {
+	j := r.Job
+	j.Violation, j.Metrics = float64(r.Violation), map[string]float64{}
+	for name, v := range r.Metrics {
+		j.Metrics[name] = float64(v)
+	}
+	return j
+}
+
+// readLine reads a line with its end; whole is false where the file ends before.
+func readLine(in *bufio.Reader) (text []byte, whole bool, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		text = append(text, part...)
+		switch {
+		case err == nil:
+			return text, true, nil
+		case err == io.EOF:
+			return text, false, nil
+		case err != bufio.ErrBufferFull:
+			return text, false, err
+		case bytes.IndexByte(part, 0) >= 0: // what a power cut leaves is no line
+			return text, false, nil
+		case len(text) > longest:
+			return text, false, fmt.Errorf("not a sweep's ledger, or a damaged one: a line has more than %d bytes", longest)
+		}
+	}
+}
+
+// about names the lines before number at, from 0: the job, where they are of one.
+func about(lines []line, at int) string {
+	if len(lines) == 1 && lines[0].Job != nil {
+		return fmt.Sprintf("job %d (line %d)", lines[0].Job.Num, at)
+	}
+	return fmt.Sprintf("one of the lines %d to %d", at-len(lines)+1, at+1)
 }
 
 func (l *Ledger) err(err error) error {

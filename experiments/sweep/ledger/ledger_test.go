@@ -15,6 +15,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/reports/record"
 )
 
@@ -60,28 +61,16 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("jobs: got %+v, %v\nwant %+v", got, err, jobs)
 	}
 
-	begun := time.Unix(1700000100, 0).UTC()
-	a := launcher.Attempt{Num: 0, Try: 1, State: launcher.Running, ID: "17_0", Host: "node7", Started: begun}
-	jobs[0].State, jobs[0].Attempts = launcher.Running, 1
-	if err := l.Record(jobs[0], a); err != nil {
+	jobs[0].State, jobs[0].Attempts, jobs[0].Objectives = launcher.Done, 1, []Objective{{"val_reward", 0.5, false}}
+	if err := l.Update(jobs[0]); err != nil {
 		t.Fatal(err)
 	}
-	a.State, a.Ended, a.Resumed = launcher.Done, begun.Add(time.Minute), true
-	jobs[0].State, jobs[0].Objectives = launcher.Done, []Objective{{"val_reward", 0.5, false}}
-	if err := l.Record(jobs[0], a); err != nil {
+	s.Trials = 3
+	if err := l.SetSweep(s); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Read(dir) // beside the controller
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	attempts, err := r.Attempts(0)
-	if err != nil || len(attempts) != 1 || !reflect.DeepEqual(attempts[0], a) {
-		t.Errorf("attempts: %+v, %v", attempts, err)
-	}
-	if got, err := r.Jobs(); err != nil || !reflect.DeepEqual(got, jobs) {
-		t.Errorf("jobs: got %+v, %v\nwant %+v", got, err, jobs)
+	if s2, got, err := Load(dir); err != nil || !reflect.DeepEqual(got, jobs) || !reflect.DeepEqual(s2, s) { // beside the controller
+		t.Errorf("got %+v, %+v, %v\nwant %+v, %+v", s2, got, err, s, jobs)
 	}
 }
 
@@ -103,8 +92,8 @@ func TestRefusals(t *testing.T) {
 	if err := l.Update(Job{Num: 9}); err == nil || !strings.Contains(err.Error(), "job 9") {
 		t.Errorf("update of a job that is not there: %v", err)
 	}
-	l.db.Exec(`UPDATE sweep SET value = '99' WHERE key = 'version'`)
 	l.Close()
+	rewrite(t, dir, `{"version":4}`, `{"version":99}`)
 	if _, err := Open(dir); err == nil || !strings.Contains(err.Error(), "version 99") {
 		t.Errorf("a ledger of another version: %v", err)
 	}
@@ -164,47 +153,98 @@ func TestKilledWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 		told, _ := strconv.Atoi(string(text)) // an empty file: killed while it was written
-		r, err := Read(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := r.Jobs()
+		_, got, err := Load(dir)
 		if err != nil || len(got) != 2 || got[0].Attempts != got[1].Attempts || got[0].Attempts < told {
 			t.Fatalf("told of %d, the ledger has %+v, %v", told, got, err)
 		}
-		r.Close()
 	}
 }
 
-// A row that was damaged or deleted is named as damage.
-func TestDamagedRow(t *testing.T) {
-	for _, tc := range []struct{ name, damage, want string }{
-		{"a value", `UPDATE jobs SET state = 'done' WHERE num = 1`, "damaged: job 1 "},
-		{"a number", `UPDATE jobs SET seconds = seconds + 1e-9 WHERE num = 0`, "damaged: job 0 "},
-		{"a torn text", `UPDATE jobs SET overrides = '["a=1"' WHERE num = 0`, "damaged: job 0 "},
-		{"another type", `UPDATE jobs SET epochs = 'x' WHERE num = 1`, "damaged: a row behind that of job 0"},
-		{"a deleted row", `DELETE FROM jobs WHERE num = 1`, "damaged: job 1, whose row is gone"},
-		{"the sweep", `UPDATE sweep SET value = replace(value, '"trials":', '"trails":') WHERE key = 'sweep'`,
-			"damaged: what holds for all jobs"},
+// rewrite replaces a text of the ledger, which must be there.
+func rewrite(t *testing.T, dir, old, with string) {
+	t.Helper()
+	path := filepath.Join(dir, FileName)
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), old) {
+		t.Fatalf("%v, want %q in %s", err, old, text)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), old, with, 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A line that was damaged or deleted is named as damage.
+func TestDamagedLine(t *testing.T) {
+	s, jobs := example()
+	changed := jobs[0]
+	changed.Cause = "the last"
+	last, err := jsonwords.Marshal(lineOf(changed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ name, old, with, want string }{
+		{"a value", `"state":"failed"`, `"state":"done"`, "damaged: job 1 (line 5) "},
+		{"a number", `"seconds":1.5`, `"seconds":1.5000001`, "damaged: job 1 (line 5) "},
+		{"a torn text", `"overrides":["a=2"]`, `"overrides":["a=2"`, "damaged: one of the lines 5 to 6 "},
+		{"another type", `"epochs":7`, `"epochs":"x"`, "damaged: job 1 (line 5) "},
+		{"of one job", `"the last"`, `"the least"`, "damaged: job 0 (line 7) "},
+		{"a deleted line", string(last) + "\n", "", "damaged: one of the lines 7 to 7 "},
+		{"the sweep", `"trials":`, `"trails":`, "damaged: one of the lines 1 to 4 "},
+		{"a digest", `{"sha256":"`, `{"sha256":"0`, "damaged: one of the lines 1 to 4 "},
+		{"no ledger", `{"version":4}`, `{}`, "its first line names no version"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			s, jobs := example()
-			l, err := Create(dir, s, jobs)
+			l, err := Create(dir, s, jobs[:1])
 			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if err := errors.Join(l.Add(jobs[1]), l.Update(changed)); err != nil {
 				t.Fatal(err)
 			}
 			if _, _, err := Load(dir); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.db.Exec(tc.damage); err != nil {
-				t.Fatal(err)
-			}
-			l.Close()
-			var damage *DamageError
-			if _, _, err := Load(dir); !errors.As(err, &damage) || !strings.Contains(err.Error(), tc.want) {
+			rewrite(t, dir, tc.old, tc.with)
+			if _, _, err := Load(dir); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// What a kill, a power cut or a full disk leaves behind the last digest is no part of the ledger, and goes with the next change.
+func TestTornEnd(t *testing.T) {
+	for _, torn := range []string{`{"job":{"num":0,`, `{"job":{"num":0,"state":"failed"}}` + "\n", strings.Repeat("\x00", 1<<17),
+		`{"job":{"num":0,"state":"failed"}}` + "\n" + `{"sha256":"01`} {
+		dir := t.TempDir()
+		s, jobs := example()
+		l, err := Create(dir, s, jobs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		path := filepath.Join(dir, FileName)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, append(whole, torn...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, err := Load(dir); err != nil || !reflect.DeepEqual(got, jobs) {
+			t.Fatalf("behind %.20q: %+v, %v", torn, got, err)
+		}
+		if l, err = Open(dir); err != nil {
+			t.Fatal(err)
+		}
+		jobs[0].Attempts = 3
+		if err := errors.Join(l.Update(jobs[0]), l.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, err := Load(dir); err != nil || !reflect.DeepEqual(got, jobs) {
+			t.Fatalf("written behind %.20q: %+v, %v", torn, got, err)
+		}
 	}
 }

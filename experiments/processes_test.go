@@ -25,15 +25,21 @@ func onSamples(more ...string) []string {
 }
 
 // TestProcesses: a run has the same bytes for every number of processes, of each policy, on recorded and on sampled groups. The
-// pointer is so large that the processes share its optimizer, and is not exchanged in one piece.
+// pointer is so large that the processes share its optimizer, and is not exchanged in one piece. They share its preflight too: a phase
+// is tried by one of them.
 func TestProcesses(t *testing.T) {
-	for name, args := range map[string][]string{"pointer": onSamples("selector.hidden_dim=256"), "t5": runtest.TinySummaries("t5"),
+	for name, args := range map[string][]string{"pointer": onSamples("selector.hidden_dim=256", "checks.off=[]"), "t5": runtest.TinySummaries("t5"),
 		"vl": runtest.TinyShapes()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			var looked []string
 			outcome := func(processes, shards int) runtest.Outcome {
 				dir := runtest.Folder(t)
 				runtest.MustRun(t, spread(processes, args, dir, fmt.Sprint("parallel.shards=", shards))...)
+				log, _, found := strings.Cut(runtest.Read(t, filepath.Join(dir, "run.log")), " checks, ")
+				if looked = append(looked, log[strings.LastIndex(log, " ")+1:]); name == "pointer" && (!found || looked[0] != looked[len(looked)-1]) {
+					t.Errorf("checks of the preflights: %v", looked)
+				}
 				return runtest.OutcomeOf(t, dir)
 			}
 			want := outcome(1, 4)

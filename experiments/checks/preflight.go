@@ -36,41 +36,18 @@ func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan
 	j.Logf("preflight: looking at the data and trying each phase on copies of the policy (checks.off=[preflight] leaves it out)")
 	begin := time.Now()
 	e := workload.Effort{Queries: preflight.Queries}
-	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.AllowsNonFinite(),
+	trial := preflight.Trial{Policy: w.Policy(), Ranks: j.Ranks, Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.AllowsNonFinite(),
 		WithHeads: workload.WithHeads(w.Policy())}
-	p, special := w.(workload.Prober)
-	if special {
+	if p, ok := w.(workload.Prober); ok {
 		e = p.Effort(e.Queries)
 		trial.Queries, trial.Unused, trial.Rough = e.Queries, p.Unused, e.Rough
 	}
 	if s, ok := w.(workload.Scaler); ok {
 		trial.Scale = s.Scale
 	}
-	if err := checkDisk(j, plan, w.Policy().Params().Numel()); err != nil {
-		return err
-	}
-	if !e.Long {
-		stages, err := stagesOf(j, w, plan, false)
-		if err != nil {
-			return err
-		}
-		if err := checkMemory(ctx, j, trial, stages); err != nil {
-			return err
-		}
-	}
 	report := preflight.New(c.Checks.Adjusted(preflight.Checks()), c.Seed)
-	if a, ok := w.(workload.Auditor); ok {
-		faults, err := a.Audit(c.GRPO.Advantage.Precision)
-		if err != nil {
-			return err
-		}
-		report.Faults(faults)
-		if err := a.Recompute(report, plan, e); err != nil {
-			return err
-		}
-	}
-	if special {
-		if err := p.Senses(report, e); err != nil {
+	if j.Ranks.First() {
+		if err := beforeTrial(ctx, j, w, plan, trial, e, report); err != nil {
 			return err
 		}
 	}
@@ -81,7 +58,7 @@ func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan
 	if err != nil {
 		return err
 	}
-	if err := report.Try(ctx, trial, stages); err != nil {
+	if err := report.Try(ctx, trial, stages); err != nil || !j.Ranks.First() {
 		return err
 	}
 	if err := tellFindings(j, report.Findings()); err != nil {
@@ -97,6 +74,37 @@ func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan
 		j.Logf("%s (%.1f s)", said, time.Since(begin).Seconds())
 	}
 	return report.Judge()
+}
+
+// beforeTrial looks at what one process can see: disk, memory, data, and what the policy makes of its inputs.
+func beforeTrial(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan, t preflight.Trial, e workload.Effort,
+	report *preflight.Report) error {
+	if err := checkDisk(j, plan, w.Policy().Params().Numel()); err != nil {
+		return err
+	}
+	if !e.Long {
+		stages, err := stagesOf(j, w, plan, false)
+		if err != nil {
+			return err
+		}
+		if err := checkMemory(ctx, j, t, stages); err != nil {
+			return err
+		}
+	}
+	if a, ok := w.(workload.Auditor); ok {
+		faults, err := a.Audit(j.Config.GRPO.Advantage.Precision)
+		if err != nil {
+			return err
+		}
+		report.Faults(faults)
+		if err := a.Recompute(report, plan, e); err != nil {
+			return err
+		}
+	}
+	if p, ok := w.(workload.Prober); ok {
+		return p.Senses(report, e)
+	}
+	return nil
 }
 
 // checkDisk holds what a run of n trained numbers will write against what is free. What it finds depends on the machine, as that of

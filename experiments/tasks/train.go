@@ -15,6 +15,7 @@ import (
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/program"
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -57,17 +58,21 @@ func train(ctx context.Context, j *job.Job) error {
 	if err := j.Alike(env); err != nil {
 		return err
 	}
-	if !j.Ranks.First() {
-		return job.Follow(ctx, plan, env)
-	}
 	j.Begun = true
-	if j.Saved == nil {
+	fresh, err := ranks.Share(j.Ranks, "the start of a run", j.Saved == nil, nil)
+	if err != nil {
+		return err
+	}
+	if fresh {
 		if err := checks.Preflight(ctx, j, w, plan); err != nil {
 			return err
 		}
 		if err := phases.Check(plan, env); err != nil {
 			return err
 		}
+	}
+	if !j.Ranks.First() {
+		return job.Follow(ctx, plan, env)
 	}
 	if c.DryRun {
 		j.Logf("dry_run: everything loads and checks; nothing was trained")

@@ -26,13 +26,13 @@ const (
 // reached is how far the steps of one phase bring its candidates, in nats of their log-probabilities.
 type reached struct {
 	stage  Stage
-	all    float64
-	behind float64 // how far candidates that are imitated are behind the policy's own choice; 0 where none are
-	first  string  // what the first step does
+	All    float64
+	Behind float64 // how far candidates that are imitated are behind the policy's own choice; 0 where none are
+	First  string  // what the first step does
 }
 
 // reach holds one step against what is too much, and notes how far all of them bring the candidates of the batch. The weights are
-// those after the first step, and those of the trial's last, which rates brought there in all: tensors whose gradient is 0 at first,
+// those after the first step, and those of the trial's last, which rates brought there in All: tensors whose gradient is 0 at first,
 // as those behind a scale that starts there, have moved by then.
 func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32, rates float64) {
 	lr := number(m, "lr")
@@ -41,18 +41,18 @@ func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32
 	}
 	p.checks += 2
 	once := p.moves(b, after, p.Rate/lr)
-	r := reached{stage: p.Stage, all: max(p.Travel/p.Rate*once, p.moves(b, last, p.Travel/rates))}
-	r.first = fmt.Sprintf("the first of %d steps at %s.lr=%.3g changes the log-probabilities of its candidates by %.2g nats", p.Steps, p.Name,
+	r := reached{stage: p.Stage, All: max(p.Travel/p.Rate*once, p.moves(b, last, p.Travel/rates))}
+	r.First = fmt.Sprintf("the first of %d steps at %s.lr=%.3g changes the log-probabilities of its candidates by %.2g nats", p.Steps, p.Name,
 		p.Rate, once)
 	if !compares(m) && !p.part.steps && !p.Online {
-		r.behind = max(0, p.behind(b))
+		r.Behind = max(0, p.behind(b))
 	}
 	p.reaches = append(p.reaches, r)
-	p.Saw(p.Name, "step_too_large", "%s, at most %d", r.first, tooFar)
+	p.Saw(p.Name, "step_too_large", "%s, at most %d", r.First, tooFar)
 	if once > tooFar {
 		scale, _, _ := p.scaled()
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: cmp.Or(scale, p.Name+".lr"), Value: once, Limit: tooFar,
-			Message: r.first + ", so that each step throws away what those before it learnt: " + p.remedy(p.Stage, 5/once)})
+			Message: r.First + ", so that each step throws away what those before it learnt: " + p.remedy(p.Stage, 5/once)})
 	}
 }
 
@@ -64,17 +64,17 @@ func (r *Report) tooFew(t Trial) {
 	var most reached
 	samples := false
 	for i, s := range r.reaches {
-		total, samples = total+s.all, samples || s.stage.Online
-		if s.behind > 0 {
-			imitated, behind = imitated+s.all, max(behind, s.behind)
+		total, samples = total+s.All, samples || s.stage.Online
+		if s.Behind > 0 {
+			imitated, behind = imitated+s.All, max(behind, s.Behind)
 		}
-		if i == 0 || s.behind > most.behind || s.behind == most.behind && s.all > most.all {
+		if i == 0 || s.Behind > most.Behind || s.Behind == most.Behind && s.All > most.All {
 			most = s
 		}
 	}
 	say := func(all, limit, factor float64, format string, args ...any) {
 		r.add(most.stage.Name, doctor.Stop, doctor.Finding{Check: "too_few_steps", Key: most.stage.Name + ".epochs", Value: all, Limit: limit,
-			Message: most.first + fmt.Sprintf(format, args...) + t.remedy(most.stage, factor)})
+			Message: most.First + fmt.Sprintf(format, args...) + t.remedy(most.stage, factor)})
 	}
 	if total > 0 {
 		r.Saw(most.stage.Name, "too_few_steps", "all steps of the schedule change log-probabilities by about %.2g nats, at least %g", total,

@@ -23,9 +23,9 @@ func (r *rig) sharp(t *testing.T) {
 // Candidates that are likelier than what the policy draws are not behind it: the finding still names a phase and its first step.
 func TestTooFewStepsNamesAPhase(t *testing.T) {
 	for _, reaches := range [][]reached{
-		{{stage: Stage{Name: "rce", Epochs: 1}, behind: -0.3, all: 0.01, first: "the first step of rce"}},
-		{{stage: Stage{Name: "sft", Epochs: 1}, first: "the first step of sft"},
-			{stage: Stage{Name: "rce", Epochs: 1}, all: 0.01, first: "the first step of rce"}},
+		{{stage: Stage{Name: "rce", Epochs: 1}, Behind: -0.3, All: 0.01, First: "the first step of rce"}},
+		{{stage: Stage{Name: "sft", Epochs: 1}, First: "the first step of sft"},
+			{stage: Stage{Name: "rce", Epochs: 1}, All: 0.01, First: "the first step of rce"}},
 	} {
 		r := New(Checks(), 1)
 		r.reaches = reaches

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
@@ -45,6 +46,7 @@ type Stage struct {
 // Trial is what the stages are tried with.
 type Trial struct {
 	Policy  selector.Policy // the run's; clones of it are trained
+	Ranks   *ranks.Group    // processes that share the stages
 	Data    phases.Data
 	Queries int   // of the batch on which clones are tried; 0 = Queries
 	Seed    int64 // of sampling and dropout
@@ -80,34 +82,64 @@ const trialSteps = 3
 // total is how many optimizer steps a phase is told it has: warm-up is over soon.
 const total = 20
 
+// tried is what the trial of a stage adds to a report; it travels between processes.
+type tried struct {
+	Checks   int
+	Findings []Finding
+	Seen     []Seen
+	Reaches  []reached
+}
+
 // Try runs every stage on a clone of the policy and adds what it finds. An error is a failure of the trial
-// itself (an interrupt); what goes wrong in a phase is a finding.
+// itself (an interrupt); what goes wrong in a phase is a finding. Processes take the stages in turn.
 func (r *Report) Try(ctx context.Context, t Trial, stages []Stage) error {
+	own := map[int]tried{}
+	var failed error
+	for i := t.Ranks.Rank(); i < len(stages) && failed == nil; i += t.Ranks.Size() {
+		one := &Report{severity: r.severity, seed: r.seed, steps: r.steps, said: map[string]bool{}}
+		failed = one.try(ctx, t, stages[i], i == 0)
+		own[i] = tried{one.checks, one.findings, one.seen, one.reaches}
+	}
+	all, err := ranks.Gather(t.Ranks, "the preflight", own, failed)
+	if err != nil {
+		return err
+	}
 	for i, s := range stages {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		p := &probe{Report: r, Trial: t, Stage: s, first: i == 0}
-		err := torchx.Try(func() error {
-			defer torchx.Scope()()
-			return p.run(ctx)
-		})
-		p.free()
-		if err != nil && ctx.Err() != nil {
-			return ctx.Err()
-		}
-		var infinite *phases.NonFiniteError
-		switch {
-		case err == nil:
-		case errors.As(err, &infinite) && strings.Contains(infinite.What, "reward"):
-			p.find("nonfinite_rewards", "%s: one such reward is enough to make the weights NaN", infinite.What)
-		case strings.Contains(err.Error(), "does not require grad"):
-			p.find("gradient_missing", "the phase's loss has no gradient at all: the log-probabilities are cut off from the weights")
-		default:
-			p.find("step_failed", "the phase cannot make a step: %v", err)
+		of := all[i%len(all)][i]
+		r.checks, r.findings, r.seen = r.checks+of.Checks, append(r.findings, of.Findings...), append(r.seen, of.Seen...)
+		for _, reached := range of.Reaches {
+			reached.stage = s
+			r.reaches = append(r.reaches, reached)
 		}
 	}
 	r.tooFew(t)
+	return nil
+}
+
+// try runs a stage; first says that it is the run's first.
+func (r *Report) try(ctx context.Context, t Trial, s Stage, first bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p := &probe{Report: r, Trial: t, Stage: s, first: first}
+	err := torchx.Try(func() error {
+		defer torchx.Scope()()
+		return p.run(ctx)
+	})
+	p.free()
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var infinite *phases.NonFiniteError
+	switch {
+	case err == nil:
+	case errors.As(err, &infinite) && strings.Contains(infinite.What, "reward"):
+		p.find("nonfinite_rewards", "%s: one such reward is enough to make the weights NaN", infinite.What)
+	case strings.Contains(err.Error(), "does not require grad"):
+		p.find("gradient_missing", "the phase's loss has no gradient at all: the log-probabilities are cut off from the weights")
+	default:
+		p.find("step_failed", "the phase cannot make a step: %v", err)
+	}
 	return nil
 }
 

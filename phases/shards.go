@@ -123,16 +123,17 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	defer torchx.Scope()()
 	w.Upload.Send(l.Params.Flat())
 	from, to := l.env.own()
-	own, gradients := make([][]passed, to-from), make([]torchx.Tensor, to-from)
+	own, leaves := make([][]passed, to-from), make([]*torchx.Tensor, to-from)
 	turns := l.env.turn(to - from)
-	nodes := ranks.Sums(l.env.shards(), from, to, func(i int) torchx.Tensor {
-		for gradients[i-from].Nil() { // one, but where the other order is taken
-			own[turns[0]], gradients[turns[0]] = l.gradient(w.shards[turns[0]])
+	g := gradients{of: l}
+	nodes := ranks.Sums(l.env.shards(), from, to, func(i int) *torchx.Tensor {
+		for leaves[i-from] == nil { // one, but where the other order is taken
+			own[turns[0]], leaves[turns[0]] = g.compute(w.shards[turns[0]])
 			turns = turns[1:]
 		}
-		return gradients[i-from]
-	}, addGradients)
-	if err := l.sum(nodes); err != nil {
+		return leaves[i-from]
+	}, g.add)
+	if err := g.sum(nodes); err != nil {
 		return err
 	}
 	part := partial{Passed: slices.Concat(own...)}
@@ -213,13 +214,39 @@ func (l *Learner) set(of torchx.Tensor, part Span, values []byte) {
 	runtime.KeepAlive(values)
 }
 
-// gradient makes the passes of a shard and returns their numbers, and a copy of their gradient.
-func (l *Learner) gradient(of shard) ([]passed, torchx.Tensor) {
+// gradients are those of shards and their sums. The one that is computed last lies in the parameters' own buffer, until another is
+// computed there: it is a pointer to no tensor.
+type gradients struct {
+	of   *Learner
+	here *torchx.Tensor // in the buffer
+}
+
+// compute makes the passes of a shard and returns their numbers and their gradient.
+func (g *gradients) compute(of shard) ([]passed, *torchx.Tensor) {
 	defer torchx.Scope()()
-	numbers := l.numbers(of)
-	sum := torchx.FullLike(l.Params.Grad(), 0, l.Params.Grad().DType(), l.Params.Numel())
-	torchx.Copy(sum, l.Params.Grad())
-	return numbers, torchx.Own(sum)
+	if g.here != nil {
+		*g.here = torchx.Own(torchx.Scale(g.of.Params.Grad(), 1)) // a copy
+	}
+	g.here = new(torchx.Tensor)
+	return g.of.numbers(of), g.here
+}
+
+// at is where a gradient lies.
+func (g *gradients) at(x *torchx.Tensor) torchx.Tensor {
+	if x == g.here {
+		return g.of.Params.Grad()
+	}
+	return *x
+}
+
+// add returns a + b, in place of one of them: in the buffer, if one is there.
+func (g *gradients) add(a, b *torchx.Tensor) *torchx.Tensor {
+	if b == g.here {
+		a, b = b, a
+	}
+	torchx.AddTo(g.at(a), *b)
+	b.Free()
+	return a
 }
 
 // numbers makes the passes of a shard; an empty one adds zeros.
@@ -237,22 +264,12 @@ func (l *Learner) numbers(s shard) []passed {
 	return out
 }
 
-// addGradients adds b to a, and frees it.
-func addGradients(a, b torchx.Tensor) torchx.Tensor {
-	defer torchx.Scope()()
-	torchx.Copy(a, torchx.Add(a, b))
-	b.Free()
-	return a
-}
-
 // sum puts the sum of all shards into the gradient: the whole at rank 0, elsewhere what the process updates. nodes are the sums of this
 // process's shards, which it frees.
-func (l *Learner) sum(nodes []ranks.Node[torchx.Tensor]) error {
-	grad, n, group := l.Params.Grad(), l.env.shards(), l.env.Ranks
-	if group == nil {
-		sum := ranks.Total(n, nodes, addGradients)
-		torchx.Copy(grad, sum)
-		sum.Free()
+func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
+	l := g.of
+	grad, group := l.Params.Grad(), l.env.Ranks
+	if group == nil { // one node, in the buffer
 		return nil
 	}
 	defer func() {
@@ -262,7 +279,7 @@ func (l *Learner) sum(nodes []ranks.Node[torchx.Tensor]) error {
 	}()
 	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
 		piece := Span{from, to}
-		message := list.Map(nodes, func(node ranks.Node[torchx.Tensor]) []byte { return bytesOf(l.values(node.Sum, piece)) })
+		message := list.Map(nodes, func(node ranks.Node[*torchx.Tensor]) []byte { return bytesOf(l.values(g.at(node.Sum), piece)) })
 		sum, err := group.Combine("the gradient of a step", slices.Concat(message...), nil,
 			func(all [][]byte) [][]byte { return l.sumPiece(piece, all) })
 		if err != nil {

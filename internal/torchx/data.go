@@ -222,6 +222,12 @@ func Copy(dst, src Tensor) {
 	check("copy", C.fc_copy_(dst.c(), src.c()), dst, src)
 }
 
+// AddTo adds x to dst in place; autograd does not see it.
+func AddTo(dst, x Tensor) {
+	must("add", dst, x)
+	check("add", C.fc_add_(dst.c(), x.c()), dst, x)
+}
+
 // To casts to dtype (no copy when it is that already).
 func (t Tensor) To(dtype DType) Tensor {
 	return made("to", func(out *C.Tensor) *C.char { return C.fc_cast(t.c(), C.int8_t(dtype), out) }, t)

@@ -69,6 +69,12 @@ const char *fc_copy_(Tensor dst, Tensor src) {
     dst->copy_(*src, /*non_blocking=*/pinned);
   });
 }
+const char *fc_add_(Tensor dst, Tensor x) {
+  return guard([&] {
+    at::NoGradGuard no_grad;
+    dst->add_(*x);
+  });
+}
 const char *fc_to_like(Tensor x, Tensor like, Tensor *out) {
   return guard([&] { *out = wrap(moved(*x, like->device())); });
 }

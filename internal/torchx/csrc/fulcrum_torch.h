@@ -27,6 +27,7 @@ const char *fc_copy_out(Tensor x, void *data, int64_t bytes);  // device → hos
 const char *fc_pack(Tensor *xs, int64_t n, Tensor *out);  // the bytes of xs, row-major, one after another [bytes] uint8 on their device
 const char *fc_full(const int64_t *shape, int64_t dims, double value, int8_t dtype, Tensor like, Tensor *out);
 const char *fc_copy_(Tensor dst, Tensor src);
+const char *fc_add_(Tensor dst, Tensor x);
 const char *fc_to_like(Tensor x, Tensor like, Tensor *out);  // x on the device of like, the same memory when it is there
 void fc_info(Tensor x, int64_t *dims, int64_t *shape8, int8_t *dtype, bool *requires_grad);
 

@@ -22,7 +22,8 @@ using torch::autograd::variable_list;
 
 // --- a few rows
 
-constexpr int64_t kFew = 16;      // rows for which reading weights in place beats BLAS
+constexpr int64_t kFew = 40;      // rows for which reading weights in place beats BLAS
+constexpr int64_t kFewLow = 16;   // the same of a low-rank addition
 constexpr int64_t kWeights = 96;  // output features of a task
 
 INLINE float number(float x) { return x; }
@@ -423,7 +424,7 @@ const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias, Tensor a, Tenso
     const bool graph = recorded({x, weight, &bi, a, b});
     if (!graph && a->scalar_type() == at::kFloat && b->scalar_type() == at::kFloat && x->dim() > 1) {
       at::Tensor rows = flat(*x);
-      if (few(rows, *weight, bi) && few(rows, *a, none)) {
+      if (rows.size(0) <= kFewLow && few(rows, *weight, bi) && few(rows, *a, none)) {
         *out = wrap(unflat(lora_few(rows, *weight, bi, *a, *b, scale), x->sizes()));
         return;
       }

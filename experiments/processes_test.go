@@ -37,7 +37,8 @@ func TestProcesses(t *testing.T) {
 				dir := runtest.Folder(t)
 				runtest.MustRun(t, spread(processes, args, dir, fmt.Sprint("parallel.shards=", shards))...)
 				log, _, found := strings.Cut(runtest.Read(t, filepath.Join(dir, "run.log")), " checks, ")
-				if looked = append(looked, log[strings.LastIndex(log, " ")+1:]); name == "pointer" && (!found || looked[0] != looked[len(looked)-1]) {
+				looked = append(looked, log[strings.LastIndex(log, " ")+1:])
+				if name == "pointer" && (!found || looked[0] != looked[len(looked)-1]) {
 					t.Errorf("checks of the preflights: %v", looked)
 				}
 				return runtest.OutcomeOf(t, dir)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"unsafe"
 
-	"fulcrum/internal/list"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
@@ -182,12 +181,26 @@ func (l *Learner) updateOwn(squares float64, losses []float64, lr float64) (mome
 	}
 	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
 		piece := Span{from, to}
-		whole, err := group.Combine("the weights of a step", bytesOf(l.values(like, l.share(group.Rank(), piece))), nil,
-			func(all [][]byte) [][]byte { return slices.Repeat([][]byte{slices.Concat(all...)}, len(all)) })
+		l.sent = l.values(l.sent[:0], like, l.share(group.Rank(), piece))
+		whole, err := group.Combine("the weights of a step", bytesOf(l.sent), nil, func(all [][]byte) [][]byte {
+			l.whole = l.whole[:0]
+			for _, theirs := range all {
+				l.whole = append(l.whole, floatsOf(theirs)...)
+			}
+			parts := slices.Repeat([][]byte{bytesOf(l.whole)}, len(all))
+			for rank := range parts {
+				if l.share(rank, piece) == piece { // it has them
+					parts[rank] = nil
+				}
+			}
+			return parts
+		})
 		if err != nil {
 			return 0, err
 		}
-		l.set(like, piece, whole)
+		if len(whole) > 0 {
+			l.set(like, piece, whole)
+		}
 	}
 	return l.Params.AddSquares(parts), nil
 }
@@ -202,10 +215,17 @@ func (l *Learner) share(rank int, piece Span) Span {
 	return Span{from, max(from, min(to, piece.To))}
 }
 
-// values copies a part of a flat buffer to the host, and set sets one.
-func (l *Learner) values(of torchx.Tensor, part Span) []float32 {
+// values appends a part of a flat buffer to numbers of the host, and set sets one.
+func (l *Learner) values(to []float32, of torchx.Tensor, part Span) []float32 {
+	n := part.To - part.From
+	if n == 0 {
+		return to
+	}
 	defer torchx.Scope()()
-	return torchx.Data[float32](torchx.Narrow(of, 0, part.From, part.To-part.From))
+	to = slices.Grow(to, n)[:len(to)+n]
+	torchx.Copy(torchx.FromStatic(to[len(to)-n:], n), torchx.Narrow(of, 0, part.From, n))
+	runtime.KeepAlive(to)
+	return to
 }
 
 func (l *Learner) set(of torchx.Tensor, part Span, values []byte) {
@@ -279,8 +299,11 @@ func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
 	}()
 	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
 		piece := Span{from, to}
-		message := list.Map(nodes, func(node ranks.Node[*torchx.Tensor]) []byte { return bytesOf(l.values(g.at(node.Sum), piece)) })
-		sum, err := group.Combine("the gradient of a step", slices.Concat(message...), nil,
+		l.sent = l.sent[:0]
+		for _, node := range nodes {
+			l.sent = l.values(l.sent, g.at(node.Sum), piece)
+		}
+		sum, err := group.Combine("the gradient of a step", bytesOf(l.sent), nil,
 			func(all [][]byte) [][]byte { return l.sumPiece(piece, all) })
 		if err != nil {
 			return err
@@ -308,7 +331,12 @@ func (l *Learner) sumPiece(piece Span, all [][]byte) (parts [][]byte) {
 			nodes[len(nodes)-len(theirs)/size+i].Sum = torchx.ToLike(values, l.Params.Grad())
 		}
 	}
-	whole := bytesOf(torchx.Data[float32](ranks.Total(n, nodes, torchx.Add)))
+	sum := ranks.Total(n, nodes, func(a, b torchx.Tensor) torchx.Tensor {
+		torchx.AddTo(a, b)
+		return a
+	})
+	l.whole = l.values(l.whole[:0], sum, Span{0, piece.To - piece.From})
+	whole := bytesOf(l.whole)
 	runtime.KeepAlive(all)
 	for rank := range all {
 		part := l.share(rank, piece)

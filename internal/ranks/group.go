@@ -18,9 +18,10 @@ type Group struct {
 	timeout time.Duration // of a process's silence
 	links   []*link       // of rank 0: to each rank, nil to itself; of another: to rank 0
 
-	turn  sync.Mutex             // exchanges come one after the other
-	seq   uint64                 // exchanges begun
-	doing atomic.Pointer[string] // the exchange that this process is in; nil: none
+	turn   sync.Mutex             // exchanges come one after the other
+	memory [][]byte               // of what Combine receives, by rank
+	seq    uint64                 // exchanges begun
+	doing  atomic.Pointer[string] // the exchange that this process is in; nil: none
 
 	exited func(rank int) string // how a process that this one has started has ended; nil: it has started none
 	ended  chan struct{}         // closed at the end
@@ -49,11 +50,11 @@ func newLink(rank int, data, control net.Conn, in, hears *bufio.Reader) *link {
 func (f frame) what() string { return fmt.Sprintf("%s (exchange %d)", f.Name, f.Seq) }
 
 // lead is rank 0's share of an exchange.
-func (g *Group) lead(mine frame, of func([][]byte) [][]byte) ([]frame, error) {
+func (g *Group) lead(mine frame, of func([][]byte) [][]byte, memory [][]byte) ([]frame, error) {
 	all := []frame{mine}
 	failed := mine.Failed != ""
 	for _, l := range g.links[1:] {
-		f, err := receive(l.in)
+		f, err := receive(l.in, &memory[l.rank])
 		if err != nil {
 			return nil, g.lost(l, err)
 		}
@@ -85,7 +86,7 @@ func (g *Group) lead(mine frame, of func([][]byte) [][]byte) ([]frame, error) {
 }
 
 // follow is the share of any other rank.
-func (g *Group) follow(mine frame) ([]frame, error) {
+func (g *Group) follow(mine frame, memory [][]byte) ([]frame, error) {
 	l := g.links[0]
 	if err := send(l.out, mine); err != nil {
 		return nil, g.lost(l, err)
@@ -93,7 +94,7 @@ func (g *Group) follow(mine frame) ([]frame, error) {
 	all := make([]frame, len(g.hosts))
 	for rank := range all {
 		var err error
-		if all[rank], err = receive(l.in); err != nil {
+		if all[rank], err = receive(l.in, &memory[rank]); err != nil {
 			return nil, g.lost(l, err)
 		}
 	}

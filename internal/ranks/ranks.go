@@ -22,7 +22,7 @@ func (g *Group) Exchange(name string, message []byte, failed error) ([][]byte, e
 	return g.round(name, message, failed, nil)
 }
 
-// Combine gives each process what rank 0 makes for it of the messages of all, both by rank.
+// Combine gives each process what rank 0 makes for it of the messages of all, both by rank. Messages are valid until the next one.
 func (g *Group) Combine(name string, message []byte, failed error, of func(all [][]byte) [][]byte) ([]byte, error) {
 	if g == nil {
 		return of([][]byte{message})[0], failed
@@ -46,11 +46,15 @@ func (g *Group) round(name string, message []byte, failed error, of func([][]byt
 	mine.Seq = g.seq
 	g.doing.Store(new(mine.what()))
 	defer g.doing.Store(nil)
+	memory := g.memory
+	if of == nil {
+		memory = make([][]byte, len(g.hosts))
+	}
 	trip := g.follow
 	if g.rank == 0 {
-		trip = func(mine frame) ([]frame, error) { return g.lead(mine, of) }
+		trip = func(mine frame, memory [][]byte) ([]frame, error) { return g.lead(mine, of, memory) }
 	}
-	all, err := trip(mine)
+	all, err := trip(mine, memory)
 	if err != nil {
 		return nil, errors.Join(failed, err)
 	}

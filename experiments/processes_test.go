@@ -28,8 +28,8 @@ func onSamples(more ...string) []string {
 // pointer is so large that the processes share its optimizer, and is not exchanged in one piece. They share its preflight too: a phase
 // is tried by one of them.
 func TestProcesses(t *testing.T) {
-	for name, args := range map[string][]string{"pointer": onSamples("selector.hidden_dim=256", "checks.off=[]"), "t5": runtest.TinySummaries("t5"),
-		"vl": runtest.TinyShapes()} {
+	for name, args := range map[string][]string{"pointer": onSamples("selector.hidden_dim=256", "checks.off=[]"),
+		"t5": runtest.TinySummaries("t5"), "vl": runtest.TinyShapes()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var looked []string

@@ -1,6 +1,7 @@
 package experiments_test
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
@@ -12,16 +13,32 @@ import (
 // TestOnSlurmProcesses: the tasks of srun are the processes of a run, with the bytes of one process. What cannot be shared is refused.
 func TestOnSlurmProcesses(t *testing.T) {
 	slurmtest.Start(t)
-	one, two := runtest.Folder(t), runtest.Folder(t)
-	runtest.MustRun(t, spread(1, onSamples(), one)...)
+	tasks := 2
 	srun := func(args ...string) (string, error) {
-		out, err := exec.Command("srun", append([]string{"--ntasks=2", "--overcommit", runtest.Program(t)}, args...)...).CombinedOutput()
+		args = append([]string{fmt.Sprint("--ntasks=", tasks), "--overcommit", "--kill-on-bad-exit", runtest.Program(t)}, args...)
+		out, err := exec.Command("srun", args...).CombinedOutput()
 		return string(out), err
 	}
-	if out, err := srun(spread(1, onSamples(), two)...); err != nil || !strings.Contains(out, "2 processes, 4 shards a step") {
-		t.Fatalf("%v\n%s", err, out)
+	one, eight := runtest.Folder(t), "parallel.shards=8"
+	for name, args := range map[string][]string{"pointer": onSamples(), "t5": runtest.TinySummaries("t5"), "vl": runtest.TinyShapes()} {
+		alone := runtest.Folder(t)
+		if name == "pointer" {
+			alone = one
+		}
+		runtest.MustRun(t, spread(1, args, alone, eight)...)
+		for _, tasks = range []int{2, 3, 4, 8} {
+			if testing.Short() && (tasks > 2 || name != "pointer") {
+				continue
+			}
+			dir := runtest.Folder(t)
+			out, err := srun(spread(1, args, dir, eight)...)
+			if err != nil || !strings.Contains(out, fmt.Sprint(tasks, " processes, 8 shards a step")) {
+				t.Fatalf("%s by %d: %v\n%s", name, tasks, err, out)
+			}
+			runtest.OutcomeOf(t, alone).Same(t, runtest.OutcomeOf(t, dir), 0)
+		}
 	}
-	runtest.OutcomeOf(t, one).Same(t, runtest.OutcomeOf(t, two), 0)
+	tasks = 2
 	for _, tc := range []struct {
 		args []string
 		said string

@@ -1,7 +1,12 @@
 """Four AdamW steps of a step cut into two shards, as two processes of ours compute it (the program's own tests show that their number
-changes no byte), beside PyTorch's DistributedDataParallel on two gloo ranks that have one prompt each."""
+changes no byte), beside PyTorch's DistributedDataParallel on two gloo ranks that have one prompt each. And runs that torchrun starts."""
 
+import json
+import os
+import shutil
 import socket
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -75,3 +80,34 @@ def test_two_ranks(probe, tmp_path, name, phase):
     assert len(last) > 10 and last.keys() <= want.keys(), last.keys() - want.keys()
     for n, w in last.items():
         peers.close(n, w, want[n], 1e-5)
+
+
+SMALL = ["threads=1", "seed=3", "parallel.shards=8", "checks.off=[preflight]", "report.plots=false", "logging.tensorboard=false"]
+RUNS = {
+    "pointer": ["exp=beams_v3", "data.batch_size=16", "selector.hidden_dim=256", "data.shapes.train_queries=48", "data.shapes.reader_questions=30",
+                "data.shapes.val_queries=16", "data.shapes.dev_queries=16", "schedule=[sft,rce,grpo,grpo_online]", "sft.epochs=1", "rce.epochs=1",
+                "grpo.epochs=1", "grpo_online.epochs=1", "grpo_online.group_size=4"],
+    "t5": ["exp=summaries_tiny", "schedule=[sft,rce,grpo]", "data.batch_size=8", "data.summaries.train=24", "data.summaries.val=8",
+           "data.summaries.test=8", "seq2seq.scratch.d_model=16", "seq2seq.scratch.d_ff=24", "seq2seq.scratch.num_heads=2",
+           "seq2seq.scratch.vocab_size=300", "seq2seq.generation.max_new_tokens=8", "sft.epochs=1", "rce.epochs=1", "rce.rollout=online",
+           "rce.average=token", "grpo.epochs=1", "grpo.group_size=3"],
+}
+
+
+def outcome(folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    files = {f.name: f.read_bytes() for f in (folder / "checkpoints").glob("*.safetensors")}
+    assert len(rows) > 5 and len(files) > 3
+    return [{k: v for k, v in row.items() if k not in ("time", "step_seconds")} for row in rows], files
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_torchrun(tmp_path, name):
+    program = [str(peers.ROOT / "bin" / "run"), *RUNS[name], *SMALL, f"evidence.ledger={tmp_path / 'looks'}"]
+    subprocess.run([*program, f"hydra.run.dir={tmp_path / 'alone'}"], check=True, capture_output=True)
+    want = outcome(tmp_path / "alone")
+    for n in (2, 3, 8):
+        subprocess.run([os.path.join(os.path.dirname(sys.executable), "torchrun"), "--no-python", f"--nproc-per-node={n}", "--rdzv-backend=c10d",
+                        "--rdzv-endpoint=localhost:0", *program, f"hydra.run.dir={tmp_path / str(n)}"], check=True, capture_output=True)
+        assert outcome(tmp_path / str(n)) == want, n
+        shutil.rmtree(tmp_path / str(n))

@@ -65,9 +65,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	work := len(starts) > 0 || len(jobs) < c.total() // whoever was told of the end is not told again
 	stdout.OutliveReaders()
 	stdout.Printf("sweep of %s → %s\n", page.Plural(c.total(), "job"), p.dir)
-	if err := c.watch(ctx); err != nil {
-		return err
-	}
+	c.watch(ctx)
 	err = c.run(ctx)
 	c.launcher.Stop(c.halted != "") // jobs may still run
 	for a := range c.launcher.Events() {
@@ -438,11 +436,9 @@ func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
 // finish writes the report and says how the sweep stands.
 func (c *controller) finish(ctx context.Context) error {
 	dir := c.plan.dir
-	s, err := c.ledger.Sweep()
-	if err != nil {
-		return err
-	}
-	if err = c.plan.runs.Report(dir); err != nil { // the jobs count, and run report writes it again
+	s := c.ledger.Sweep()
+	err := c.plan.runs.Report(dir)
+	if err != nil { // the jobs count, and run report writes it again
 		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the report: %v", err))
 	}
 	counts := list.Tally(list.Map(c.jobs, func(j ledger.Job) string { return j.State }))

@@ -30,11 +30,7 @@ func owned(dir string, do func(l *ledger.Ledger, s ledger.Sweep) error) error {
 		return err
 	}
 	defer l.Close()
-	s, err := l.Sweep()
-	if err != nil {
-		return err
-	}
-	return do(l, s)
+	return do(l, l.Sweep())
 }
 
 // Agree writes into the ledger what change makes of the rule that a study grows by: a budget, or that somebody has agreed to its cost. What

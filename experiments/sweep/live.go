@@ -76,15 +76,10 @@ func (l *liveTable) draw(jobs []ledger.Job) {
 
 // watch shows the jobs in one live table on a terminal, unless logging.progress=false, else by a line when one starts or ends. What they
 // print stands in their job.log.
-func (c *controller) watch(ctx context.Context) error {
-	if !c.plan.tells() {
-		return nil
+func (c *controller) watch(ctx context.Context) {
+	if c.plan.tells() && stdout.Width() > 0 && os.Getenv("TERM") != "dumb" { // elsewhere each change is a line
+		c.live = &liveTable{ctx: ctx, sweep: c.ledger.Sweep(), dir: c.plan.dir}
 	}
-	s, err := c.ledger.Sweep()
-	if stdout.Width() > 0 && os.Getenv("TERM") != "dumb" { // elsewhere each change is a line
-		c.live = &liveTable{ctx: ctx, sweep: s, dir: c.plan.dir}
-	}
-	return err
 }
 
 // differing are the overrides by which a job differs from the others.

@@ -76,10 +76,7 @@ func Resume(ctx context.Context, runs Runs, dir string, r Resumption) error {
 		return err
 	}
 	defer l.Close()
-	s, err := l.Sweep()
-	if err != nil {
-		return err
-	}
+	s := l.Sweep()
 	s.Overrides = append(s.Overrides, r.Overrides...)
 	p, err := reopen(runs, dir, s)
 	if err != nil {

@@ -45,8 +45,8 @@ func receive(from *bufio.Reader, last *[]byte) (f frame, err error) {
 	if f.Size < 0 {
 		return f, fmt.Errorf("a message of %d bytes: this is no process of a run", f.Size)
 	}
-	if *last = (*last)[:0]; f.Size > cap(*last) {
-		*last = make([]byte, 0, f.Size)
+	if f.Size > cap(*last) {
+		*last = make([]byte, f.Size)
 	}
 	f.Body = (*last)[:f.Size]
 	_, err = io.ReadFull(from, f.Body)

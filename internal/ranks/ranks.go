@@ -50,11 +50,13 @@ func (g *Group) round(name string, message []byte, failed error, of func([][]byt
 	if of == nil {
 		memory = make([][]byte, len(g.hosts))
 	}
-	trip := g.follow
+	var all []frame
+	var err error
 	if g.rank == 0 {
-		trip = func(mine frame, memory [][]byte) ([]frame, error) { return g.lead(mine, of, memory) }
+		all, err = g.lead(mine, of, memory)
+	} else {
+		all, err = g.follow(mine, memory)
 	}
-	all, err := trip(mine, memory)
 	if err != nil {
 		return nil, errors.Join(failed, err)
 	}

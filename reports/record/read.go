@@ -300,7 +300,7 @@ func readLines(path string, offset int64, do func(n int, at int64, line []byte) 
 	}
 	in := bufio.NewReaderSize(f, 1<<16)
 	for n := 1; ; n++ {
-		line, err := wholeLine(in)
+		line, err := WholeLine(in, maxLine)
 		if errors.Is(err, io.EOF) {
 			return offset, nil
 		}
@@ -320,18 +320,18 @@ func readLines(path string, offset int64, do func(n int, at int64, line []byte) 
 // maxLine is what a line may have, in bytes: one of evals.jsonl has the scores of all questions, millions at most.
 const maxLine = 4 * regular.Document
 
-var errLongLine = fmt.Errorf("a line of more than %s: this is no file of rows", hostmem.Size(maxLine))
+var errLongLine = errors.New("this is no file of rows")
 
-// wholeLine is in.ReadBytes('\n'), for lines of at most maxLine bytes.
-func wholeLine(in *bufio.Reader) ([]byte, error) {
+// WholeLine is in.ReadBytes('\n'), for lines of at most so many bytes.
+func WholeLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := in.ReadSlice('\n')
 		if line = append(line, part...); !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
 		}
-		if len(line) > maxLine {
-			return nil, errLongLine
+		if len(line) > most {
+			return nil, fmt.Errorf("a line of more than %s: %w", hostmem.Size(float64(most)), errLongLine)
 		}
 	}
 }

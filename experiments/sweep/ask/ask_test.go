@@ -97,9 +97,9 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := l.Sweep()
+	s := l.Sweep()
 	s.Overrides = append(s.Overrides, "seed=range(0,3)")
-	if err := errors.Join(err, l.SetSweep(s), l.Close()); err != nil {
+	if err := errors.Join(l.SetSweep(s), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	p := runtest.Start(t, "ask", dir, "--yes", "--budget=1h") // trains seed 2

@@ -132,7 +132,10 @@ type Ledger struct {
 	path string
 	size int64
 	last string
-	dirs map[int]string // of the jobs, by number
+
+	sweep Sweep
+	nums  map[int]bool // of the jobs
+	dirs  map[string]bool
 }
 
 // Exists reports whether dir is a sweep folder.
@@ -149,7 +152,7 @@ func Create(dir string, s Sweep, jobs []Job) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{file: file, path: path, dirs: map[int]string{}}
+	l := &Ledger{file: file, path: path, sweep: s, nums: map[int]bool{}, dirs: map[string]bool{}}
 	if err = l.add([]line{{Version: version}, {Sweep: &s}}, jobs); err == nil {
 		err = cmp.Or(os.Rename(building, path), atomicfile.SyncDir(dir))
 	}
@@ -168,16 +171,14 @@ func Open(dir string) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{file: file, path: path, dirs: map[int]string{}}
+	l := &Ledger{file: file, path: path, nums: map[int]bool{}, dirs: map[string]bool{}}
 	c, err := read(file)
 	if err != nil {
 		file.Close()
 		return nil, l.err(err)
 	}
-	l.size, l.last = c.size, c.last
-	for _, j := range c.jobs {
-		l.dirs[j.Num] = j.Dir
-	}
+	l.size, l.last, l.sweep = c.size, c.last, c.sweep
+	l.know(c.jobs)
 	return l, nil
 }
 
@@ -201,10 +202,7 @@ func Load(dir string) (Sweep, []Job, error) {
 func (l *Ledger) Close() error { return l.file.Close() }
 
 // Sweep returns what holds for all jobs.
-func (l *Ledger) Sweep() (Sweep, error) {
-	c, err := read(io.NewSectionReader(l.file, 0, l.size))
-	return c.sweep, l.err(err)
-}
+func (l *Ledger) Sweep() Sweep { return l.sweep }
 
 // Jobs returns all jobs in the order of their numbers.
 func (l *Ledger) Jobs() ([]Job, error) {
@@ -213,37 +211,46 @@ func (l *Ledger) Jobs() ([]Job, error) {
 }
 
 // SetSweep replaces what holds for all jobs: changed configurations were accepted.
-func (l *Ledger) SetSweep(s Sweep) error { return l.err(l.write(line{Sweep: &s})) }
+func (l *Ledger) SetSweep(s Sweep) error {
+	err := l.write(line{Sweep: &s})
+	if err == nil {
+		l.sweep = s
+	}
+	return l.err(err)
+}
 
 // Add appends jobs together, in the state they have ("" is queued).
 func (l *Ledger) Add(jobs ...Job) error { return l.err(l.add(nil, jobs)) }
 
 func (l *Ledger) add(lines []line, jobs []Job) error {
-	taken := map[string]bool{}
-	for _, dir := range l.dirs {
-		taken[dir] = true
-	}
+	nums, dirs := map[int]bool{}, map[string]bool{}
 	for _, j := range jobs {
-		if _, known := l.dirs[j.Num]; known || taken[j.Dir] {
+		if l.nums[j.Num] || l.dirs[j.Dir] || nums[j.Num] || dirs[j.Dir] {
 			return fmt.Errorf("job %d (folder %s): another job has its number or its folder", j.Num, j.Dir)
 		}
-		j.State, j.Generation, taken[j.Dir] = cmp.Or(j.State, launcher.Queued), max(j.Generation, 1), true
+		nums[j.Num], dirs[j.Dir] = true, true
+		j.State, j.Generation = cmp.Or(j.State, launcher.Queued), max(j.Generation, 1)
 		lines = append(lines, lineOf(j))
 	}
-	if err := l.write(lines...); err != nil {
-		return err
+	err := l.write(lines...)
+	if err == nil {
+		l.know(jobs)
 	}
+	return err
+}
+
+// know notes the numbers and folders of jobs that are written.
+func (l *Ledger) know(jobs []Job) {
 	for _, j := range jobs {
-		l.dirs[j.Num] = j.Dir
+		l.nums[j.Num], l.dirs[j.Dir] = true, true
 	}
-	return nil
 }
 
 // Update writes jobs anew, together.
 func (l *Ledger) Update(jobs ...Job) error {
 	var lines []line
 	for _, j := range jobs {
-		if _, known := l.dirs[j.Num]; !known {
+		if !l.nums[j.Num] {
 			return l.err(fmt.Errorf("job %d is not in the ledger", j.Num))
 		}
 		lines = append(lines, lineOf(j))
@@ -295,10 +302,16 @@ func read(from io.Reader) (c contents, err error) {
 	var text []byte // since the last digest
 	var lines []line
 	at, jobs := 0, map[int]Job{}
-	for whole := true; whole; at++ {
-		var one []byte
-		if one, whole, err = readLine(in); err != nil || !whole {
+	for ; ; at++ {
+		if next, _ := in.Peek(1); bytes.Equal(next, []byte{0}) { // what a power cut leaves is no line
 			break
+		}
+		one, err := record.WholeLine(in, longest)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return c, err
 		}
 		var n line
 		err = jsonwords.Unmarshal(one, &n)
@@ -327,14 +340,14 @@ func read(from io.Reader) (c contents, err error) {
 		c.size, c.last = c.size+int64(len(text)+len(one)), n.Digest
 		text, lines = text[:0], lines[:0]
 	}
-	if err == nil && c.last == "" {
-		err = errors.New("not a sweep's ledger, or a damaged one: it ends before its first digest")
+	if c.last == "" {
+		return c, errors.New("not a sweep's ledger, or a damaged one: it ends before its first digest")
 	}
 	for _, j := range jobs {
 		c.jobs = append(c.jobs, j)
 	}
 	slices.SortFunc(c.jobs, func(a, b Job) int { return a.Num - b.Num })
-	return c, err
+	return c, nil
 }
 
 func (r *row) job() Job {
@@ -344,26 +357,6 @@ func (r *row) job() Job {
 		j.Metrics[name] = float64(v)
 	}
 	return j
-}
-
-// readLine reads a line with its end; whole is false where the file ends before.
-func readLine(in *bufio.Reader) (text []byte, whole bool, err error) {
-	for {
-		part, err := in.ReadSlice('\n')
-		text = append(text, part...)
-		switch {
-		case err == nil:
-			return text, true, nil
-		case err == io.EOF:
-			return text, false, nil
-		case err != bufio.ErrBufferFull:
-			return text, false, err
-		case bytes.IndexByte(part, 0) >= 0: // what a power cut leaves is no line
-			return text, false, nil
-		case len(text) > longest:
-			return text, false, fmt.Errorf("not a sweep's ledger, or a damaged one: a line has more than %d bytes", longest)
-		}
-	}
 }
 
 // about names the lines before number at, from 0: the job, where they are of one.

@@ -40,6 +40,19 @@ func example() (Sweep, []Job) {
 	return s, jobs
 }
 
+// created returns a folder with the ledger of the example, and its jobs.
+func created(t *testing.T) (dir string, jobs []Job) {
+	t.Helper()
+	dir = t.TempDir()
+	s, jobs := example()
+	l, err := Create(dir, s, jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	return dir, jobs
+}
+
 // What is stored comes back, non-finite numbers and unknown results included.
 func TestRoundTrip(t *testing.T) {
 	dir := t.TempDir()
@@ -52,8 +65,8 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	gotSweep, err := l.Sweep()
-	if err != nil || !reflect.DeepEqual(gotSweep, s) {
+	gotSweep, _, err := Load(dir)
+	if err != nil || !reflect.DeepEqual(gotSweep, s) || !reflect.DeepEqual(l.Sweep(), s) {
 		t.Errorf("sweep: got %+v, %v\nwant %+v", gotSweep, err, s)
 	}
 	got, err := l.Jobs()
@@ -122,13 +135,7 @@ func TestKilledWriter(t *testing.T) {
 			os.WriteFile(filepath.Join(dir, "told"), []byte(strconv.Itoa(i)), 0o644)
 		}
 	}
-	dir := t.TempDir()
-	s, jobs := example()
-	l, err := Create(dir, s, jobs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
+	dir, _ := created(t)
 	rounds := 4
 	if !testing.Short() {
 		rounds = 40
@@ -218,13 +225,7 @@ func TestDamagedLine(t *testing.T) {
 func TestTornEnd(t *testing.T) {
 	for _, torn := range []string{`{"job":{"num":0,`, `{"job":{"num":0,"state":"failed"}}` + "\n", strings.Repeat("\x00", 1<<17),
 		`{"job":{"num":0,"state":"failed"}}` + "\n" + `{"sha256":"01`} {
-		dir := t.TempDir()
-		s, jobs := example()
-		l, err := Create(dir, s, jobs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l.Close()
+		dir, jobs := created(t)
 		path := filepath.Join(dir, FileName)
 		whole, err := os.ReadFile(path)
 		if err != nil {
@@ -236,7 +237,8 @@ func TestTornEnd(t *testing.T) {
 		if _, got, err := Load(dir); err != nil || !reflect.DeepEqual(got, jobs) {
 			t.Fatalf("behind %.20q: %+v, %v", torn, got, err)
 		}
-		if l, err = Open(dir); err != nil {
+		l, err := Open(dir)
+		if err != nil {
 			t.Fatal(err)
 		}
 		jobs[0].Attempts = 3

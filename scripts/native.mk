@@ -22,7 +22,8 @@ CC := $(if $(filter default,$(origin CC)),gcc,$(CC))
 
 include $(OUT)/config.mk
 FLAGS = $(TORCH_CXXFLAGS) -I$(GOTORCH) -I$(CSRC)
-WARN = -Wall -Wextra -Wno-unknown-pragmas -Wno-psabi
+# A macro that no header has defined is an error: an unknown version of libtorch would count as 0.
+WARN = -Wall -Wextra -Werror=undef -Wno-unknown-pragmas -Wno-psabi
 
 ours := $(patsubst $(CSRC)/%.cc,$(OUT)/csrc/%.o,$(wildcard $(CSRC)/*.cc))
 theirs := $(OUT)/gotorch.o

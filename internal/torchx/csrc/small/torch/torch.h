@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/cuda.h>
 #include <torch/types.h>
+#include <torch/version.h>
 
 namespace torch {
 namespace optim {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,7 +18,7 @@ import (
 
 // spread is a run whose steps are cut into four shards.
 func spread(processes int, args []string, dir string, more ...string) []string {
-	return append(append(args, "parallel.shards=4", fmt.Sprint("parallel.processes=", processes), "hydra.run.dir="+dir), more...)
+	return append(append(slices.Clone(args), "parallel.shards=4", fmt.Sprint("parallel.processes=", processes), "hydra.run.dir="+dir), more...)
 }
 
 // onSamples is a short run on recorded and on sampled groups.
@@ -53,6 +55,66 @@ func TestProcesses(t *testing.T) {
 			outcome(1, 8).Same(t, outcome(8, 8), 0)
 		})
 	}
+}
+
+// standIn is the environment of runs that exchange tensors by a stand-in of NCCL, and the folder that it works in.
+func standIn(t *testing.T) (env []string, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	cc := exec.Command("cc", "-shared", "-fPIC", "-o", filepath.Join(dir, "libnccl.so.2"), "testdata/nccl_stand_in.c")
+	if text, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return []string{"NCCL_STAND_IN=" + dir, "LD_LIBRARY_PATH=" + dir + ":" + os.Getenv("LD_LIBRARY_PATH")}, dir
+}
+
+// TestProcessesOnDevices: tensors that go by NCCL, here a stand-in on a CPU, make the bytes of those that go as messages; a process that
+// dies while others wait in NCCL, and NCCL's own errors, end all.
+func TestProcessesOnDevices(t *testing.T) {
+	args := onSamples("selector.hidden_dim=256", "parallel.backend=nccl")
+	t.Run("bytes", func(t *testing.T) {
+		t.Parallel()
+		whole := runtest.Folder(t)
+		runtest.MustRun(t, spread(1, args, whole, "parallel.shards=7")...)
+		for n := 2; n <= 3; n++ { // of seven shards each has nodes of the tree that are whole and such that are not
+			dir := runtest.Folder(t)
+			env, asked := standIn(t)
+			if r := runtest.StartWith(t, "", env, spread(n, args, dir, "parallel.shards=7")...).Wait(); r.Code != 0 {
+				t.Fatalf("%+v", r)
+			}
+			runtest.OutcomeOf(t, whole).Same(t, runtest.OutcomeOf(t, dir), 0)
+			text := runtest.Read(t, filepath.Join(asked, "asked"))
+			if strings.Count(text, "send") < 10 || strings.Count(text, "broadcast") < 10 {
+				t.Errorf("NCCL was asked for too little: %q", text)
+			}
+		}
+	})
+	for _, tc := range []struct{ planted, said string }{{"hangs", "rank 1 on"}, {"fails", "NCCL reports error 6"}} {
+		t.Run(tc.planted, func(t *testing.T) {
+			t.Parallel()
+			env, asked := standIn(t)
+			dir := runtest.Folder(t)
+			p := runtest.StartWith(t, "", env, spread(3, args, dir, "grpo_online.epochs=200")...)
+			p.Until(func() bool { return runtest.Exists(filepath.Join(dir, "checkpoints/rce_epoch1.safetensors")) })
+			if err := os.WriteFile(filepath.Join(asked, tc.planted), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if tc.planted == "hangs" {
+				p.Until(func() bool { return runtest.Exists(filepath.Join(asked, "hung")) })
+				syscall.Kill(others(t, p.Cmd.Process.Pid)[1], syscall.SIGKILL)
+			}
+			if r := p.Wait(); r.Code != 1 || !strings.Contains(r.Stderr, tc.said) || strings.Contains(r.Stderr, "aborted") {
+				t.Errorf("exit code %d, want 1 and %q:\n%s", r.Code, tc.said, r.Stderr)
+			}
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		t.Parallel()
+		r := runtest.Run(t, spread(2, args, runtest.Folder(t))...)
+		if r.Code != 2 || !strings.Contains(r.Stderr, "parallel.backend=nccl: NCCL: libnccl.so.2: cannot open") {
+			t.Errorf("%+v", r)
+		}
+	})
 }
 
 // others returns the processes that a run has started, by rank.

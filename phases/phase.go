@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	"fulcrum/internal/ranks"
+	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
@@ -185,7 +186,8 @@ type Env struct {
 	// many; nil: this one computes all. Rank 0 alone writes, judges and looks at files.
 	Shards    int
 	Ranks     *ranks.Group
-	Backwards bool // this process computes its shards in the other order
+	Devices   *torchx.NCCL // nil: tensors go between processes as messages
+	Backwards bool         // this process computes its shards in the other order
 	// LookAhead makes Steps work ahead even without CUDA graphs. It gains nothing: a test checks that no number changes.
 	LookAhead bool
 	Rec       Recorder

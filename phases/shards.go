@@ -179,6 +179,9 @@ func (l *Learner) updateOwn(squares float64, losses []float64, lr float64) (mome
 	if err != nil || group == nil {
 		return l.Params.AddSquares(parts), err
 	}
+	if l.env.Devices != nil {
+		return l.Params.AddSquares(parts), l.spreadOnDevices()
+	}
 	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
 		piece := Span{from, to}
 		l.sent = l.values(l.sent[:0], like, l.share(group.Rank(), piece))
@@ -299,6 +302,12 @@ func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
 	}()
 	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
 		piece := Span{from, to}
+		if l.env.Devices != nil {
+			if err := g.sumOnDevices(nodes, piece); err != nil {
+				return err
+			}
+			continue
+		}
 		l.sent = l.sent[:0]
 		for _, node := range nodes {
 			l.sent = l.values(l.sent, g.at(node.Sum), piece)
@@ -320,20 +329,9 @@ func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
 // sumPiece adds the nodes of all processes, and returns for each what it needs of the sum.
 func (l *Learner) sumPiece(piece Span, all [][]byte) (parts [][]byte) {
 	defer torchx.Scope()()
-	n, size := l.env.shards(), 4*(piece.To-piece.From)
-	var nodes []ranks.Node[torchx.Tensor]
-	for rank, theirs := range all {
-		from, to := ranks.Part(n, rank, len(all))
-		nodes = append(nodes, ranks.Sums(n, from, to, func(int) (none torchx.Tensor) { return none },
-			func(a, _ torchx.Tensor) torchx.Tensor { return a })...)
-		for i := range len(theirs) / size {
-			values := torchx.FromStatic(floatsOf(theirs[i*size:][:size]), size/4)
-			nodes[len(nodes)-len(theirs)/size+i].Sum = torchx.ToLike(values, l.Params.Grad())
-		}
-	}
-	sum := ranks.Total(n, nodes, func(a, b torchx.Tensor) torchx.Tensor {
-		torchx.AddTo(a, b)
-		return a
+	size := 4 * (piece.To - piece.From)
+	sum := l.sumOf(func(rank, i int) torchx.Tensor {
+		return torchx.ToLike(torchx.FromStatic(floatsOf(all[rank][i*size:][:size]), size/4), l.Params.Grad())
 	})
 	l.whole = l.values(l.whole[:0], sum, Span{0, piece.To - piece.From})
 	whole := bytesOf(l.whole)
@@ -344,6 +342,24 @@ func (l *Learner) sumPiece(piece Span, all [][]byte) (parts [][]byte) {
 	}
 	parts[0] = whole // it makes Σ g²
 	return parts
+}
+
+// sumOf returns the sum of all processes' nodes; of gives the i-th node of a rank, which becomes part of the sum.
+func (l *Learner) sumOf(of func(rank, i int) torchx.Tensor) torchx.Tensor {
+	n, size := l.env.shards(), l.env.Ranks.Size()
+	var all []ranks.Node[torchx.Tensor]
+	for rank := range size {
+		from, to := ranks.Part(n, rank, size)
+		nodes := ranks.Sums(n, from, to, func(int) (none torchx.Tensor) { return none }, func(a, _ torchx.Tensor) torchx.Tensor { return a })
+		for i := range nodes {
+			nodes[i].Sum = of(rank, i)
+		}
+		all = append(all, nodes...)
+	}
+	return ranks.Total(n, all, func(a, b torchx.Tensor) torchx.Tensor {
+		torchx.AddTo(a, b)
+		return a
+	})
 }
 
 // bytesOf and floatsOf look at the same memory: processes of a run have one byte order, as their fingerprint says.

@@ -53,6 +53,7 @@ type machineJSON struct {
 	Threads  int          `json:"threads"`
 	Build    []string     `json:"build"`    // how libtorch was built
 	CUDA     []deviceJSON `json:"cuda"`     // empty: none can be used
+	NCCL     string       `json:"nccl"`     // its version; "": there is none
 	Products bool         `json:"products"` // matrix products are right, on the CPU and on cuda:0
 }
 
@@ -85,6 +86,7 @@ func examined() (*machineJSON, error) {
 	for line := range strings.SplitSeq(strings.TrimSpace(torchx.BuildConfig()), "\n") {
 		m.Build = append(m.Build, strings.TrimSpace(line))
 	}
+	m.NCCL, _ = torchx.NCCLVersion() // "": none
 	devices := []string{"cpu"}
 	if torchx.CUDAAvailable() {
 		devices = append(devices, "cuda:0")
@@ -129,7 +131,11 @@ func (m *machineJSON) text(verbose bool) string {
 	}
 	line("libtorch", "%s", m.Libtorch)
 	line("threads", "%d", m.Threads)
-	line("processes", "exchange over TCP, sums in host memory (no gloo, no NCCL)")
+	if m.NCCL == "" {
+		line("processes", "exchange over TCP (no libnccl.so.2 for parallel.backend=nccl)")
+	} else {
+		line("processes", "exchange over TCP, or from GPU to GPU by NCCL %s (parallel.backend=nccl)", m.NCCL)
+	}
 	if verbose {
 		for _, text := range m.Build {
 			line("", "%s", text)

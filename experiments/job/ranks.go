@@ -47,6 +47,14 @@ func (j *Job) Alike(env *phases.Env) error {
 	return nil
 }
 
+// JoinDevices lets the processes exchange tensors as the configuration says.
+func (j *Job) JoinDevices(env *phases.Env) error {
+	if env.Ranks == nil || j.Config.Parallel.Backend != "nccl" {
+		return nil
+	}
+	return env.JoinDevices()
+}
+
 // without are the overrides of a that b lacks.
 func without(a, b string) string {
 	has := list.Set(strings.Split(b, "\n"))

@@ -58,6 +58,9 @@ func train(ctx context.Context, j *job.Job) error {
 	if err := j.Alike(env); err != nil {
 		return err
 	}
+	if err := j.JoinDevices(env); err != nil {
+		return err
+	}
 	j.Begun = true
 	fresh, err := ranks.Share(j.Ranks, "the start of a run", j.Saved == nil, nil)
 	if err != nil {

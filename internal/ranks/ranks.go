@@ -6,6 +6,7 @@ package ranks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -139,6 +140,19 @@ func (g *Group) Size() int {
 		return 1
 	}
 	return len(g.hosts)
+}
+
+// Ended is closed when the run is over for this process, or another has failed.
+func (g *Group) Ended() <-chan struct{} { return g.ended }
+
+// Why returns why the group has ended, or err where it goes on.
+func (g *Group) Why(err error) error {
+	select {
+	case <-g.ended:
+		return cmp.Or(g.cause, err)
+	default:
+		return err
+	}
 }
 
 // First reports whether this process is rank 0, which alone writes.

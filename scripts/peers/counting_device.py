@@ -14,6 +14,7 @@ import struct
 import subprocess
 
 import pytest
+import torch
 
 HERE = pathlib.Path(__file__).resolve().parent
 PROGRAM = pathlib.Path(os.environ["DEVICE_PROGRAM"]).resolve()
@@ -63,11 +64,11 @@ class Device:
         subprocess.run(["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror", *" ".join(includes).split(),
                         "-Wl,-soname,libcuda.so.1", "-o", folder / "libcuda.so.1", HERE / "counting_device.cc"], check=True)  # fmt: skip
 
-    def run(self, *words, program=PROGRAM):
+    def run(self, *words, program=PROGRAM, preload=()):
         """Runs the program and returns its counts and how often it launched each kernel."""
         for file in self.folder.glob("counts.*"):
             file.unlink()
-        env = {**os.environ, "LD_PRELOAD": self.folder / "libcuda.so.1", "LD_LIBRARY_PATH": self.folder, "COUNTS": self.folder / "counts",
+        env = {**os.environ, "LD_PRELOAD": " ".join(map(str, [self.folder / "libcuda.so.1", *preload])), "LD_LIBRARY_PATH": self.folder, "COUNTS": self.folder / "counts",
                "XDG_CACHE_HOME": self.folder / "cache", "OMP_NUM_THREADS": "1"}  # fmt: skip
         done = subprocess.run([program, *words], env=env, cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-2000:]
@@ -154,6 +155,25 @@ def test_every_kernel_of_ours_is_chosen(device):
     assert ours - seen == {"token_back_f16"}  # nothing is trained in float16
     for fused in ("fmha_cutlassF_f32", "fmha_cutlassB_f32", "flash_fwd", "flash_bwd"):
         assert any(fused in name for name in device.kernels), fused
+
+
+def test_processes_exchange_from_device_to_device(device, monkeypatch):
+    """With NCCL (a stand-in) gradients and weights do not pass through the host."""
+    nccl, stand_in = device.folder / "libnccl.so.2", HERE.parent.parent / "experiments/testdata/nccl_stand_in.c"
+    wanted = subprocess.run(["nm", "-D", "--undefined-only", *pathlib.Path(torch.__file__).parent.glob("lib/libtorch_*.so")],
+                            capture_output=True, text=True, check=True).stdout  # fmt: skip
+    rest = set(re.findall(r"U (nccl\w+)", wanted)) - set(re.findall(r"(nccl\w+)\(", stand_in.read_text()))
+    (device.folder / "rest.c").write_text("".join(f"int {name}(void) {{ return 1; }}\n" for name in sorted(rest)))
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", "-o", nccl, stand_in, device.folder / "rest.c"], check=True)
+    monkeypatch.setenv("NCCL_STAND_IN", str(device.folder))
+    words = [*COMMON.split(), *POLICIES["pointer"][0].split(), "data.batch_size=8", "data.shapes.train_queries=16", "schedule=[rce]", "rce.epochs=1",
+             "parallel.shards=2", "parallel.processes=2"]  # fmt: skip
+    tcp, _ = device.run(*words, "hydra.run.dir=tcp")
+    there, _ = device.run(*words, "parallel.backend=nccl", "hydra.run.dir=nccl", preload=[nccl])
+    asked = (device.folder / "asked").read_text()
+    print(tcp, there)
+    assert asked.count("send") >= 4 and asked.count("broadcast") >= 4
+    assert all(there[k] < tcp[k] for k in ("uploads", "readbacks", "waits")), (tcp, there)
 
 
 def test_compiled_kernels_are_kept(device):

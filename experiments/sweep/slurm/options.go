@@ -62,9 +62,6 @@ type Options struct {
 
 	// further sbatch options: {mail_type: END, exclusive: true}
 	AdditionalParameters map[string]any `koanf:"additional_parameters"`
-	// minutes to wait for a silent cluster before the sweep ends with an error; its jobs go on, and run resume watches
-	// them again
-	AnswerTimeoutMin float64 `koanf:"answer_timeout_min" range:"(0,inf)"`
 	// one file for what Slurm and the setup lines print, not two
 	StderrToStdout bool `koanf:"stderr_to_stdout"`
 
@@ -82,7 +79,7 @@ type Options struct {
 
 // DefaultOptions returns submitit's defaults.
 func DefaultOptions() Options {
-	return Options{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", AnswerTimeoutMin: 60, Nodes: 1, TasksPerNode: 1}
+	return Options{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", Nodes: 1, TasksPerNode: 1}
 }
 
 // sbatchReserved are sbatch's options that this launcher sets itself, or that would break what it

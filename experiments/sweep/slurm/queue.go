@@ -22,15 +22,15 @@ type queue struct {
 	silent   time.Time // when the first question went unanswered; zero: Slurm answers
 }
 
-// SilentError ends a sweep whose cluster has not answered for as long as hydra.launcher.answer_timeout_min allows.
+// SilentError ends a sweep whose cluster has not answered for an hour.
 type SilentError struct {
 	Waited time.Duration
 	Last   error // names the command and what it said
 }
 
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("Slurm has not answered for %v (%v): jobs that it has go on; hydra.launcher.answer_timeout_min says how "+
-		"long a sweep waits", e.Waited.Round(time.Second), e.Last)
+	return fmt.Sprintf("Slurm has not answered for %v (%v): jobs that it has go on, and `run resume` watches them again",
+		e.Waited.Round(time.Second), e.Last)
 }
 
 func (e *SilentError) Unwrap() error { return e.Last }

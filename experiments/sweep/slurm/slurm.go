@@ -100,8 +100,7 @@ func newSlurm(sweep, program string, opt Options) *slurm {
 	ctx, quit := context.WithCancel(context.Background())
 	warn := func(text string) { stdout.Message(stdout.Errors(), "warning: "+text) }
 	return &slurm{
-		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn,
-			patience: time.Duration(opt.AnswerTimeoutMin * float64(time.Minute))}, events: make(chan launcher.Attempt),
+		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn, patience: time.Hour}, events: make(chan launcher.Attempt),
 		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), soon: time.Second, lag: 65 * time.Second, tasks: map[int]*task{},
 	}
 }

@@ -136,7 +136,7 @@ const char *fc_normal_(Tensor x, double mean, double std, Generator g) {
 void fc_keep_freed_memory(void) {
 #ifdef __GLIBC__
   mallopt(M_ARENA_MAX, 1);  // the main arena grows in place; the others' heaps end at 64 MB
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest that glibc takes
+  mallopt(M_MMAP_MAX, 0);  // else buffers above 32 MB, the largest threshold that glibc takes, are mapped anew at each use
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
   mallopt(M_TOP_PAD, 64 << 20);
 #endif

@@ -136,6 +136,15 @@ bool fc_cuda_available(void);
 int fc_cuda_device_count(void);
 const char *fc_cuda_synchronize(void);
 const char *fc_cuda_describe(int device, const char **out);  // name, capability, multiprocessors, runtime, driver, bf16, flash, NVRTC; tabs between
+// NCCL (nccl.cc): a communicator of the processes of a run; its operations wait in the tensors' stream
+const char *fc_nccl_version(int *out);  // 22105: 2.21.5
+const char *fc_nccl_id(char *id128);
+const char *fc_nccl_join(const char *id128, int rank, int size, Tensor like, void **out);
+const char *fc_nccl_send(void *comm, Tensor x, int to);
+const char *fc_nccl_receive(void *comm, Tensor x, int from);
+const char *fc_nccl_broadcast(void *comm, Tensor x, int from);
+const char *fc_nccl_state(void *comm);
+const char *fc_nccl_abort(void *comm);
 const char *fc_cuda_memory(int device, int64_t *out, bool reset_peak);  // bytes [6]: free, total, allocated, its peak, reserved, its peak
 
 #ifdef __cplusplus

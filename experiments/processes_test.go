@@ -89,15 +89,24 @@ func TestProcessesOnDevices(t *testing.T) {
 			}
 		}
 	})
-	for _, tc := range []struct{ planted, said string }{{"hangs", "rank 1 on"}, {"fails", "NCCL reports error 6"}} {
+	for _, tc := range []struct{ planted, said string }{{"hangs", "rank 1 on"}, {"fails", "NCCL reports error 6"},
+		{"refuses", "NCCL: ncclCommInitRank: internal error"}} {
 		t.Run(tc.planted, func(t *testing.T) {
 			t.Parallel()
 			env, asked := standIn(t)
 			dir := runtest.Folder(t)
+			plant := func() {
+				if err := os.WriteFile(filepath.Join(asked, tc.planted), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tc.planted == "refuses" {
+				plant()
+			}
 			p := runtest.StartWith(t, "", env, spread(3, args, dir, "grpo_online.epochs=200")...)
-			p.Until(func() bool { return runtest.Exists(filepath.Join(dir, "checkpoints/rce_epoch1.safetensors")) })
-			if err := os.WriteFile(filepath.Join(asked, tc.planted), nil, 0o600); err != nil {
-				t.Fatal(err)
+			if tc.planted != "refuses" {
+				p.Until(func() bool { return runtest.Exists(filepath.Join(dir, "checkpoints/rce_epoch1.safetensors")) })
+				plant()
 			}
 			if tc.planted == "hangs" {
 				p.Until(func() bool { return runtest.Exists(filepath.Join(asked, "hung")) })

@@ -38,11 +38,14 @@ func (e *Env) JoinDevices() error {
 	select {
 	case err = <-joined:
 	case <-e.Ranks.Ended(): // what waits in NCCL ends with the process
+		return e.Ranks.Why(nil)
 	}
-	if _, err = e.Ranks.Exchange("the meeting of GPUs", nil, said(err)); err == nil {
-		go attend(e.Ranks, e.Devices)
+	if err = said(err); err != nil {
+		e.Ranks.Close(err) // the others wait in NCCL
+		return e.Ranks.Why(err)
 	}
-	return err
+	go attend(e.Ranks, e.Devices)
+	return nil
 }
 
 // attend ends what waits in NCCL when the run ends, and the run when NCCL has failed.

@@ -52,6 +52,17 @@ static int pipe_of(comm *c, int from, int to) {
 int ncclCommInitRank(comm **out, int size, id of, int rank) {
   comm *c = calloc(1, sizeof *c);
   *out = c;
+  if (rank == 1 && planted("refuses")) return 3;
+  for (char name[160]; rank >= 0; usleep(1000)) { // until all are here
+    int here = 0;
+    snprintf(name, sizeof name, "%s/%d", strrchr(of.bytes, '/') + 1, rank);
+    if (!planted(name)) say(name, "here");
+    for (int peer = 0; peer < size; peer++) {
+      snprintf(name, sizeof name, "%s/%d", strrchr(of.bytes, '/') + 1, peer);
+      here += planted(name);
+    }
+    if (here == size) break;
+  }
   memcpy(c->dir, of.bytes, sizeof c->dir);
   c->rank = rank, c->size = size;
   for (int peer = 0; peer < size; peer++)

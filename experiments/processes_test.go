@@ -89,8 +89,10 @@ func TestProcessesOnDevices(t *testing.T) {
 			}
 		}
 	})
-	for _, tc := range []struct{ planted, said string }{{"hangs", "rank 1 on"}, {"fails", "NCCL reports error 6"},
-		{"refuses", "NCCL: ncclCommInitRank: internal error"}} {
+	for _, tc := range []struct {
+		planted, said string
+		epochs        int
+	}{{"hangs", "rank 1 on", 1}, {"fails", "NCCL reports error 6", 200}, {"refuses", "NCCL: ncclCommInitRank: internal error", 1}} {
 		t.Run(tc.planted, func(t *testing.T) {
 			t.Parallel()
 			env, asked := standIn(t)
@@ -103,7 +105,7 @@ func TestProcessesOnDevices(t *testing.T) {
 			if tc.planted == "refuses" {
 				plant()
 			}
-			p := runtest.StartWith(t, "", env, spread(3, args, dir, "grpo_online.epochs=200")...)
+			p := runtest.StartWith(t, "", env, spread(3, args, dir, fmt.Sprint("grpo_online.epochs=", tc.epochs))...)
 			if tc.planted != "refuses" {
 				p.Until(func() bool { return runtest.Exists(filepath.Join(dir, "checkpoints/rce_epoch1.safetensors")) })
 				plant()
@@ -114,6 +116,12 @@ func TestProcessesOnDevices(t *testing.T) {
 			}
 			if r := p.Wait(); r.Code != 1 || !strings.Contains(r.Stderr, tc.said) || strings.Contains(r.Stderr, "aborted") {
 				t.Errorf("exit code %d, want 1 and %q:\n%s", r.Code, tc.said, r.Stderr)
+			}
+			if tc.planted == "hangs" { // it goes on where there is no NCCL
+				if r := runtest.Run(t, "resume", dir, "parallel.backend=gloo"); r.Code != 2 || !strings.Contains(r.Stderr, "want tcp or nccl") {
+					t.Errorf("%+v", r)
+				}
+				runtest.MustRun(t, "resume", dir, "parallel.backend=tcp")
 			}
 		})
 	}

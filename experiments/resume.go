@@ -67,8 +67,9 @@ func (a App) openSaved(dir string, overrides []string) (*configs.Composed, runfo
 }
 
 // Resume goes on with an interrupted run from its last state, in its own folder. A folder without a
-// usable state starts over in place; a finished run says so. It goes on in so many processes; 0: in as many as it was started with.
-func (a App) Resume(ctx context.Context, dir string, processes int) error {
+// usable state starts over in place; a finished run says so. It goes on in so many processes, which exchange by backend; 0 and "": as it
+// was started.
+func (a App) Resume(ctx context.Context, dir string, processes int, backend string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (a App) Resume(ctx context.Context, dir string, processes int) error {
 	if err != nil {
 		return err
 	}
-	cfg.Parallel.Processes = cmp.Or(processes, cfg.Parallel.Processes)
+	cfg.Parallel.Processes, cfg.Parallel.Backend = cmp.Or(processes, cfg.Parallel.Processes), cmp.Or(backend, cfg.Parallel.Backend)
 	if err := cfg.Parallel.Validate(); err != nil {
 		return usage.Errorf("parallel.%v", err)
 	}

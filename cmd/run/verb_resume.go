@@ -13,8 +13,11 @@ import (
 // detachFlag leaves a sweep to a process of its own.
 const detachFlag = "--detach"
 
-// processesKey may be given anew when a run goes on: no number depends on it.
-const processesKey = "parallel.processes"
+// processesKey and backendKey may be given anew when a run goes on: no number depends on them.
+const (
+	processesKey = "parallel.processes"
+	backendKey   = "parallel.backend"
+)
 
 // resumeVerb goes on with a run or a sweep.
 func resumeVerb() *verb {
@@ -25,7 +28,7 @@ func resumeVerb() *verb {
 		usage: `run resume outputs/quick
 run resume multirun/lr hydra.sweeper.n_trials=80
 
-run resume RUN_FOLDER [parallel.processes=N]
+run resume RUN_FOLDER [parallel.processes=N] [parallel.backend=tcp|nccl]
 run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
 Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
 ` + sweep.AcceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
@@ -36,12 +39,18 @@ what its jobs compute may not (docs/sweeps.md).
 		run: func(s *session, args []string) error {
 			r := sweep.Resumption{Retry: true, Accept: *accept, Detached: *detached}
 			var dirs []string
-			processes := 0
+			processes, backend := 0, ""
 			for _, arg := range args {
 				if n, ok := strings.CutPrefix(arg, processesKey+"="); ok {
 					var err error
 					if processes, err = strconv.Atoi(n); err != nil || processes < 1 {
 						return usage.Errorf("%s: want a number of processes, from 1", arg)
+					}
+					continue
+				}
+				if to, ok := strings.CutPrefix(arg, backendKey+"="); ok {
+					if backend = to; to != "tcp" && to != "nccl" {
+						return usage.Errorf("%s: want tcp or nccl", arg)
 					}
 					continue
 				}
@@ -75,7 +84,7 @@ what its jobs compute may not (docs/sweeps.md).
 			if len(r.Overrides) > 0 || f.NFlag() > 0 {
 				return usage.Errorf("%s: flags and overrides are for sweeps; there is none", dir)
 			}
-			return s.app.Resume(s.ctx, dir, processes)
+			return s.app.Resume(s.ctx, dir, processes, backend)
 		},
 	}
 }

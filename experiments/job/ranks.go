@@ -47,9 +47,9 @@ func (j *Job) Alike(env *phases.Env) error {
 	return nil
 }
 
-// JoinDevices lets the processes exchange tensors as the configuration says.
+// JoinDevices lets the processes exchange tensors as the configuration says; those of a proof do it by messages.
 func (j *Job) JoinDevices(env *phases.Env) error {
-	if env.Ranks == nil || j.Config.Parallel.Backend != "nccl" {
+	if env.Ranks == nil || env.Backwards || j.Config.Parallel.Backend != "nccl" {
 		return nil
 	}
 	return env.JoinDevices()

@@ -11,8 +11,8 @@ import (
 // The gradient and the weights of a step may go from GPU to GPU (parallel.backend=nccl). All else is said by messages, which are few and
 // small: they tell an operation that waits for a dead process to end.
 
-// JoinDevices lets the processes of a run exchange tensors by NCCL. The processes call it together.
-func (e *Env) JoinDevices() error {
+// JoinDevices lets the processes of a run, each on its device, exchange tensors by NCCL. The processes call it together.
+func (e *Env) JoinDevices(device string) error {
 	said := func(err error) error {
 		if err != nil {
 			err = usage.Errorf("parallel.backend=nccl: %v; tcp does without it", err)
@@ -27,16 +27,16 @@ func (e *Env) JoinDevices() error {
 	if id, err = ranks.Share(e.Ranks, "the start of NCCL", id, said(err)); err != nil {
 		return err
 	}
+	var n *torchx.NCCL
 	joined := make(chan error, 1)
-	go func() {
-		n, err := torchx.JoinNCCL(id, e.Ranks.Rank(), e.Ranks.Size(), e.Policy.Params().Flat())
-		if err == nil {
-			e.Devices = n
-		}
+	go func() { // it may outlive the run, where NCCL waits
+		var err error
+		n, err = torchx.JoinNCCL(id, e.Ranks.Rank(), e.Ranks.Size(), device)
 		joined <- err
 	}()
 	select {
 	case err = <-joined:
+		e.Devices = n
 	case <-e.Ranks.Ended(): // what waits in NCCL ends with the process
 		return e.Ranks.Why(nil)
 	}

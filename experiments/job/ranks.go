@@ -52,7 +52,7 @@ func (j *Job) JoinDevices(env *phases.Env) error {
 	if env.Ranks == nil || env.Backwards || j.Config.Parallel.Backend != "nccl" {
 		return nil
 	}
-	return env.JoinDevices()
+	return env.JoinDevices(j.Device)
 }
 
 // without are the overrides of a that b lacks.

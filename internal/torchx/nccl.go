@@ -31,10 +31,11 @@ func NewNCCLID() ([]byte, error) {
 	return id, ofNCCL(C.fc_nccl_id((*C.char)(unsafe.Pointer(&id[0]))))
 }
 
-// JoinNCCL waits until all size processes have come, each with a tensor on its device.
-func JoinNCCL(id []byte, rank, size int, like Tensor) (*NCCL, error) {
+// JoinNCCL waits until all size processes have come, each with its device.
+func JoinNCCL(id []byte, rank, size int, device string) (*NCCL, error) {
 	n := &NCCL{}
-	return n, ofNCCL(C.fc_nccl_join((*C.char)(unsafe.Pointer(&id[0])), C.int(rank), C.int(size), like.c(), &n.comm))
+	gpu, cuda := CUDAIndex(device)
+	return n, ofNCCL(C.fc_nccl_join((*C.char)(unsafe.Pointer(&id[0])), C.int(rank), C.int(size), C.bool(cuda), C.int(gpu), &n.comm))
 }
 
 // Send gives x (contiguous) to a process that receives a tensor of its size.

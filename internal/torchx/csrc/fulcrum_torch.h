@@ -139,7 +139,7 @@ const char *fc_cuda_describe(int device, const char **out);  // name, capability
 // NCCL (nccl.cc): a communicator of the processes of a run; its operations wait in the tensors' stream
 const char *fc_nccl_version(int *out);  // 22105: 2.21.5
 const char *fc_nccl_id(char *id128);
-const char *fc_nccl_join(const char *id128, int rank, int size, Tensor like, void **out);
+const char *fc_nccl_join(const char *id128, int rank, int size, bool cuda, int gpu, void **out);  // the CPU: for tests
 const char *fc_nccl_send(void *comm, Tensor x, int to);
 const char *fc_nccl_receive(void *comm, Tensor x, int from);
 const char *fc_nccl_broadcast(void *comm, Tensor x, int from);

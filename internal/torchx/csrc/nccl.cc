@@ -62,11 +62,12 @@ const char *fc_nccl_version(int *out) {
 const char *fc_nccl_id(char *id) {
   return guard([&] { call("ncclGetUniqueId", reinterpret_cast<UniqueId *>(id)); });
 }
-const char *fc_nccl_join(const char *id, int rank, int size, Tensor like, void **out) {
+const char *fc_nccl_join(const char *id, int rank, int size, bool cuda, int gpu, void **out) {
   return guard([&] {
     const int v = version();  // 0: the stand-in of our tests, which sends the host's memory
-    TORCH_CHECK(v == 0 || (like->is_cuda() && v >= kOldest), "NCCL ", v, " on ", like->device(), ": want GPUs, and at least ", kOldest);
-    c10::DeviceGuard on(like->device());
+    TORCH_CHECK(v == 0 || (cuda && v >= kOldest), "NCCL ", v, cuda ? "" : " on the CPU", ": want GPUs, and at least ", kOldest);
+    c10::OptionalDeviceGuard on;
+    if (cuda) on.reset_device(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(gpu)));
     call("ncclCommInitRank", reinterpret_cast<Comm *>(out), size, *reinterpret_cast<const UniqueId *>(id), rank);
   });
 }

@@ -69,29 +69,21 @@ func attend(group *ranks.Group, by *torchx.NCCL) {
 func (g *gradients) sumOnDevices(nodes []ranks.Node[*torchx.Tensor], piece Span) (err error) {
 	defer torchx.Scope()()
 	l, group, by := g.of, g.of.env.Ranks, g.of.env.Devices
-	defer func() {
-		if err != nil {
-			err = group.Why(err)
-		}
-	}()
-	part := func(of torchx.Tensor, span Span) torchx.Tensor {
-		return torchx.Narrow(of, 0, span.From, span.To-span.From)
-	}
 	grad := l.Params.Grad()
 	if !group.First() {
 		for _, node := range nodes {
-			if err := by.Send(part(g.at(node.Sum), piece), 0); err != nil {
+			if err := by.Send(partOf(g.at(node.Sum), piece), 0); err != nil {
 				return err
 			}
 		}
 		if own := l.share(group.Rank(), piece); own.From < own.To {
-			return by.Receive(part(grad, own), 0)
+			return by.Receive(partOf(grad, own), 0)
 		}
 		return nil
 	}
 	sum := l.sumOf(func(rank, i int) torchx.Tensor {
 		if rank == 0 {
-			return part(g.at(nodes[i].Sum), piece)
+			return partOf(g.at(nodes[i].Sum), piece)
 		}
 		x := torchx.FullLike(grad, 0, grad.DType(), piece.To-piece.From)
 		if err == nil {
@@ -99,10 +91,10 @@ func (g *gradients) sumOnDevices(nodes []ranks.Node[*torchx.Tensor], piece Span)
 		}
 		return x
 	})
-	torchx.Copy(part(grad, piece), sum)
+	torchx.Copy(partOf(grad, piece), sum)
 	for rank := 1; rank < group.Size() && err == nil; rank++ {
 		if own := l.share(rank, piece); own.From < own.To {
-			err = by.Send(part(grad, own), rank)
+			err = by.Send(partOf(grad, own), rank)
 		}
 	}
 	return err
@@ -114,8 +106,8 @@ func (l *Learner) spreadOnDevices() error {
 	size := l.env.Ranks.Size()
 	for rank := range size {
 		if from, to := l.Params.Share(rank, size); from < to {
-			if err := l.env.Devices.Broadcast(torchx.Narrow(l.Params.Flat(), 0, from, to-from), rank); err != nil {
-				return l.env.Ranks.Why(err)
+			if err := l.env.Devices.Broadcast(partOf(l.Params.Flat(), Span{from, to}), rank); err != nil {
+				return err
 			}
 		}
 	}

@@ -180,7 +180,10 @@ func (l *Learner) updateOwn(squares float64, losses []float64, lr float64) (mome
 		return l.Params.AddSquares(parts), err
 	}
 	if l.env.Devices != nil {
-		return l.Params.AddSquares(parts), l.spreadOnDevices()
+		if err := l.spreadOnDevices(); err != nil {
+			return 0, group.Why(err)
+		}
+		return l.Params.AddSquares(parts), nil
 	}
 	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
 		piece := Span{from, to}
@@ -218,6 +221,11 @@ func (l *Learner) share(rank int, piece Span) Span {
 	return Span{from, max(from, min(to, piece.To))}
 }
 
+// partOf is a part of a flat buffer.
+func partOf(of torchx.Tensor, part Span) torchx.Tensor {
+	return torchx.Narrow(of, 0, part.From, part.To-part.From)
+}
+
 // values appends a part of a flat buffer to numbers of the host, and set sets one.
 func (l *Learner) values(to []float32, of torchx.Tensor, part Span) []float32 {
 	n := part.To - part.From
@@ -226,14 +234,14 @@ func (l *Learner) values(to []float32, of torchx.Tensor, part Span) []float32 {
 	}
 	defer torchx.Scope()()
 	to = slices.Grow(to, n)[:len(to)+n]
-	torchx.Copy(torchx.FromStatic(to[len(to)-n:], n), torchx.Narrow(of, 0, part.From, n))
+	torchx.Copy(torchx.FromStatic(to[len(to)-n:], n), partOf(of, part))
 	runtime.KeepAlive(to)
 	return to
 }
 
 func (l *Learner) set(of torchx.Tensor, part Span, values []byte) {
 	defer torchx.Scope()()
-	torchx.Copy(torchx.Narrow(of, 0, part.From, part.To-part.From), torchx.FromStatic(floatsOf(values), part.To-part.From))
+	torchx.Copy(partOf(of, part), torchx.FromStatic(floatsOf(values), part.To-part.From))
 	runtime.KeepAlive(values)
 }
 
@@ -304,7 +312,7 @@ func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
 		piece := Span{from, to}
 		if l.env.Devices != nil {
 			if err := g.sumOnDevices(nodes, piece); err != nil {
-				return err
+				return group.Why(err)
 			}
 			continue
 		}

@@ -52,7 +52,7 @@ func TestSlurmSilent(t *testing.T) {
 	}
 
 	t.Run("while jobs are watched", func(t *testing.T) {
-		r := newRig(t, func(*Options) {})
+		r := newRig(t, nil)
 		r.l.queue.patience = 60 * time.Millisecond
 		sub := &submission{path: filepath.Join(slurmFolder(r.sweep), "000001"), Nums: []int{0}, Tries: []int{0}}
 		r.l.take(sub, "7", []launcher.Job{r.job(0, 1, "count")})

@@ -118,7 +118,7 @@ func TestProcessesOnDevices(t *testing.T) {
 				t.Errorf("exit code %d, want 1 and %q:\n%s", r.Code, tc.said, r.Stderr)
 			}
 			if tc.planted == "hangs" { // it goes on where there is no NCCL
-				if r := runtest.Run(t, "resume", dir, "parallel.backend=gloo"); r.Code != 2 || !strings.Contains(r.Stderr, "want tcp or nccl") {
+				if r := runtest.Run(t, "resume", dir, "parallel.backend=gloo"); r.Code != 2 || !strings.Contains(r.Stderr, "parallel.backend") {
 					t.Errorf("%+v", r)
 				}
 				runtest.MustRun(t, "resume", dir, "parallel.backend=tcp")

@@ -22,9 +22,9 @@ import (
 	"fulcrum/reports/runreport"
 )
 
-// openSaved composes the configuration that a run folder holds, with further overrides (nil: the run's own,
-// its hydra node included), and goes to the folder that the run was started in: its relative paths mean what they meant. dir is absolute.
-func (a App) openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Saved, error) {
+// openSaved composes the configuration that a run folder holds, with further overrides, for the run itself, its hydra node included, or for
+// another, and goes to the folder that the run was started in: its relative paths mean what they meant. dir is absolute.
+func (a App) openSaved(dir string, itself bool, overrides []string) (*configs.Composed, runfolder.Saved, error) {
 	var saved runfolder.Saved
 	if err := runfolder.CheckExists(dir); err != nil {
 		return nil, saved, err
@@ -54,29 +54,33 @@ func (a App) openSaved(dir string, overrides []string) (*configs.Composed, runfo
 	}
 	req := configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "config", Overrides: overrides, Schema: schema,
 		AppName: "run"}
-	if overrides == nil { // this very run, not a copy of it
+	if itself {
 		req.HydraFile = filepath.Join(dir, ".hydra", "hydra.yaml")
 	} else { // a rerun may have sections that did not act in the first run
 		req.Beneath = configs.Library()
 	}
 	c, err := configs.Compose(req)
-	if err != nil && strings.Contains(err.Error(), req.ConfigPath) {
+	if err != nil && len(overrides) == 0 && strings.Contains(err.Error(), req.ConfigPath) {
 		err = fmt.Errorf("%w (the configuration of this run is of another version of the program, or was changed by hand)", err)
 	}
 	return c, saved, err
 }
 
 // Resume goes on with an interrupted run from its last state, in its own folder. A folder without a
-// usable state starts over in place; a finished run says so. It goes on in so many processes, which exchange by backend; 0 and "": as it
-// was started.
-func (a App) Resume(ctx context.Context, dir string, processes int, backend string) error {
+// usable state starts over in place; a finished run says so. Overrides may change what no number depends on.
+func (a App) Resume(ctx context.Context, dir string, overrides ...string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
 	}
-	c, saved, err := a.openSaved(dir, nil)
+	c, saved, err := a.openSaved(dir, true, nil)
 	if err != nil {
 		return err
+	}
+	if len(overrides) > 0 {
+		if c, err = a.anew(c, dir, overrides); err != nil {
+			return err
+		}
 	}
 	err = runfolder.Unchanged(c) // another run may have taken the folder: the sweep would take its result for the job's
 	if _, ok := errors.AsType[*usage.Error](err); ok {
@@ -88,10 +92,6 @@ func (a App) Resume(ctx context.Context, dir string, processes int, backend stri
 	cfg, err := job.Decode(c)
 	if err != nil {
 		return err
-	}
-	cfg.Parallel.Processes, cfg.Parallel.Backend = cmp.Or(processes, cfg.Parallel.Processes), cmp.Or(backend, cfg.Parallel.Backend)
-	if err := cfg.Parallel.Validate(); err != nil {
-		return usage.Errorf("parallel.%v", err)
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true,
 		trackers: a.Trackers, judge: a.judge}
@@ -105,6 +105,21 @@ func (a App) Resume(ctx context.Context, dir string, processes int, backend stri
 		return nil // one process says that there is nothing to do
 	}
 	return r.goOn(ctx, dir)
+}
+
+// anew composes the run in dir again with overrides of keys that its numbers do not depend on.
+func (a App) anew(was *configs.Composed, dir string, overrides []string) (*configs.Composed, error) {
+	c, _, err := a.openSaved(dir, true, overrides)
+	if err != nil {
+		return nil, err
+	}
+	hash, failed := runfolder.Fingerprint(was)
+	same, err := runfolder.HasFingerprint(c, hash)
+	if err = cmp.Or(failed, err); err == nil && (!same || c.Value("dry_run") != was.Value("dry_run")) {
+		return nil, usage.Errorf("%s: a resumed run keeps what it computes; to begin a new run where %s ended: %s",
+			program.Quoted(overrides...), dir, program.Command(append([]string{"init.checkpoint=" + dir}, overrides...)...))
+	}
+	return c, cmp.Or(err, c.RefuseIdle(c.Idle(c.Typed(overrides))))
 }
 
 // goOn resumes the run in dir.
@@ -192,10 +207,7 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return err
 	}
-	if overrides == nil {
-		overrides = []string{}
-	}
-	c, saved, err := a.openSaved(dir, overrides)
+	c, saved, err := a.openSaved(dir, false, overrides)
 	if err != nil {
 		return err
 	}

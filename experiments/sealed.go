@@ -30,7 +30,8 @@ func (a App) OpenTest(ctx context.Context, dir, claim string) error {
 	if err != nil {
 		return err
 	}
-	c, saved, err := a.openSaved(dir, []string{"init.checkpoint=" + configs.Quote(filepath.Join(dir, "checkpoints", "best.safetensors"))})
+	best := filepath.Join(dir, "checkpoints", "best.safetensors")
+	c, saved, err := a.openSaved(dir, false, []string{"init.checkpoint=" + configs.Quote(best)})
 	if err != nil {
 		return err
 	}

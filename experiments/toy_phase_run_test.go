@@ -111,7 +111,7 @@ func TestToyPhase(t *testing.T) {
 	if _, ok := errors.AsType[*runfolder.InterruptedError](err); !ok {
 		t.Fatalf("a stopped run ends with %v", err)
 	}
-	if err := app.Resume(t.Context(), dir, 0, ""); err != nil {
+	if err := app.Resume(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
 	outcomeOf(t, whole).Same(t, outcomeOf(t, dir), 1)

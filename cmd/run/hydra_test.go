@@ -57,7 +57,7 @@ func (a fakeApp) Check(*configs.Composed) error { return nil }
 
 func (a fakeApp) RefuseIdle(*configs.Composed) error { return nil }
 
-func (a fakeApp) Resume(_ context.Context, dir string, _ int, _ string) error {
+func (a fakeApp) Resume(_ context.Context, dir string, _ ...string) error {
 	return a.note("resume " + dir)
 }
 

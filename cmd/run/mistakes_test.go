@@ -53,7 +53,7 @@ func tryMistakes(t *testing.T, all []mistake, want int, file string) {
 		t.Run(m.name, func(t *testing.T) {
 			dir, args := folder(t), m.args
 			line := strings.Join(args, " ")
-			isRun := strings.Contains(line, "=") && !strings.Contains(line, "hydra.run.dir=")
+			isRun := strings.Contains(line, "=") && !strings.Contains(line, "hydra.run.dir=") && args[0] != "resume"
 			if isRun {
 				args = append(append([]string{}, args...), "hydra.run.dir="+dir)
 			}

@@ -25,7 +25,7 @@ type app interface {
 	// Run does one job.
 	Run(ctx context.Context, c *configs.Composed) error
 	// Resume goes on with the run of a folder.
-	Resume(ctx context.Context, dir string, processes int, backend string) error
+	Resume(ctx context.Context, dir string, overrides ...string) error
 	// Rerun repeats the configuration of a run folder with further overrides.
 	Rerun(ctx context.Context, dir string, overrides []string) error
 	// Sweep runs the jobs of a multirun; detached: in a background process.

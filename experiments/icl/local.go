@@ -41,7 +41,6 @@ type LocalOptions struct {
 	Template     *string // file of a Jinja chat template; nil = the model's own
 	ImageSize    int     // larger images are scaled down to image_size² pixels; 0 = as the model's folder says
 	MaxNewTokens int
-	CacheMiB     int // of pictures' vectors; 0 = vl's default
 	Threads      int
 }
 
@@ -78,9 +77,6 @@ func NewLocal(m *vl.Model, p *processor.Processor, model string, o LocalOptions)
 	}
 	l := &Local{model: vl.Shared{Model: m}, proc: p, end: end, calls: make(chan func()), identity: lvlm.Identity{Backend: "local",
 		Model: model, Template: digest.Of([]byte(template.Source())), ImageSize: o.ImageSize}}
-	if o.CacheMiB > 0 {
-		m.RememberPictures(o.CacheMiB << 20)
-	}
 	if m.DType != torchx.Float32 { // a GPU's numbers in bfloat16 are not those of the CPU
 		l.identity.Engine = m.DType.String()
 	}

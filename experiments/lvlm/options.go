@@ -33,8 +33,6 @@ type Options struct {
 	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)"`
 	// prompts that the local model reads at a time
 	Batch int `koanf:"batch" range:"[1,inf)"`
-	// MiB of the local model's picture vectors kept in memory (Qwen2.5-VL-3B in bfloat16: 0.6 for 336 × 336 pixels)
-	CacheMiB int `koanf:"cache_mib" range:"[1,inf)"`
 	// requests to the server at a time, at most: fewer while it says that it has too many
 	Concurrency int `koanf:"concurrency" range:"[1,4096]"`
 	// for one request
@@ -52,7 +50,7 @@ type Options struct {
 
 // DefaultOptions returns the local model, short answers and no store.
 func DefaultOptions() Options {
-	return Options{Backend: "local", Images: true, ImageSize: 336, MaxNewTokens: 5, Batch: 64, CacheMiB: 256,
+	return Options{Backend: "local", Images: true, ImageSize: 336, MaxNewTokens: 5, Batch: 64,
 		Concurrency: 32, Timeout: 120, Retries: 5}
 }
 

@@ -39,7 +39,7 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 			return nil, fmt.Errorf("lvlm.path=%s has no weights", *o.Path) // but the tokens to compare a server's with
 		}
 		local, err := openLocal(j, "lvlm.path", *o.Path, icl.LocalOptions{Template: o.Template, ImageSize: o.ImageSize,
-			MaxNewTokens: o.MaxNewTokens, CacheMiB: o.CacheMiB})
+			MaxNewTokens: o.MaxNewTokens})
 		if err != nil || o.Backend != "local" {
 			return local, err
 		}

@@ -10,28 +10,13 @@ import (
 
 // Options configures the policy (config section seq2seq).
 type Options struct {
-	// folder of T5 (v1.0, v1.1, flan) or BART as Hugging Face saves it, or a run or checkpoint; null = a small model
-	// from random weights (scratch)
-	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
-	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's
-	Adapter *string `koanf:"adapter"`
-	// type of computation and frozen weights; auto = the folder's torch_dtype (float32 for float16), on the CPU
-	// float32. Trained weights are float32
-	DType string `koanf:"dtype" enum:"auto,float32,bfloat16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
+	tokens.Options
 
 	// longest source in tokens: longer ones are cut; null = 512 (T5), the model's positions (BART)
 	MaxSourceTokens *int `koanf:"max_source_tokens" range:"[2,inf)"`
 
-	// low-rank adapters; target_modules=[] = queries and values (q and v in T5, q_proj and v_proj in BART)
-	LoRA lora.Options `koanf:"lora" when:".enabled"`
 	// train all weights of the model
 	TuneAll bool `koanf:"tune_all"`
-
-	// keep only each layer's input for the backward pass and compute the rest again: less memory, a third more time
-	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
-
-	// how rollouts are drawn, beside their phase's sample_temperature
-	Generation tokens.SamplingOptions `koanf:"generation"`
 	// the model without path
 	Scratch ScratchOptions `koanf:"scratch" when:"!path"`
 }
@@ -64,27 +49,26 @@ func DefaultOptions() Options {
 	adapters := lora.DefaultOptions()
 	adapters.TargetModules = []string{}
 	return Options{
-		DType: "auto", LoRA: adapters, Generation: DefaultSampling(),
+		Options: tokens.Options{DType: "auto", LoRA: adapters, Generation: DefaultSampling()},
 		Scratch: ScratchOptions{Model: "t5", Width: 64, FF: 192, Layers: 2, DecoderLayers: 2, Heads: 4, Positions: 512, VocabSize: 512},
 	}
-}
-
-// load returns the options that all token policies have.
-func (o Options) load() tokens.LoadOptions {
-	return tokens.LoadOptions{Path: o.Path, Adapter: o.Adapter, DType: o.DType, LoRA: o.LoRA}
 }
 
 // DefaultSampling draws from the policy itself.
 func DefaultSampling() tokens.SamplingOptions { return tokens.DefaultSampling(64) }
 
+func (Options) Choices() map[string][]string {
+	return map[string][]string{"dtype": {"auto", "float32", "bfloat16"}}
+}
+
 func (o Options) Validate() error {
 	return errors.Join(
-		option.Want(o.Path != nil || o.Adapter == nil, "adapter", "want path: adapters belong to a model folder"),
+		o.Options.Validate(),
 		option.Want(o.Path != nil || o.Scratch.Width%max(1, o.Scratch.Heads) == 0, "scratch.d_model",
 			"want a multiple of num_heads=%d, got %d", o.Scratch.Heads, o.Scratch.Width))
 }
 
 // Trains reports whether anything is trained: a model from scratch always is.
 func (o Options) Trains() bool {
-	return o.Path == nil || o.LoRA.Enabled || o.Adapter != nil || o.TuneAll
+	return o.Adapts() || o.TuneAll
 }

@@ -36,7 +36,7 @@ func New(options Options, vocab Vocabulary, device string, seed int64) (*Model, 
 // newScratch makes the model of a configuration.
 func newScratch(options Options, cfg *Config, device string, seed int64) (*Model, error) {
 	options.Path, options.Adapter, options.LoRA, options.TuneAll = nil, nil, lora.Options{}, false
-	w, err := tokens.Scratch(cfg.layout(options), options.load(), nil, device, func(s torchx.Spec) []float32 {
+	w, err := tokens.Scratch(cfg.layout(options), options.Options, nil, device, func(s torchx.Spec) []float32 {
 		return weights.Start(s, cfg.startStd(s), seed)
 	})
 	if err != nil {

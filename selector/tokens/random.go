@@ -11,8 +11,8 @@ import (
 // Random makes random weights for benchmarks, drawn on the device: trained ones (adapters too) in float32, frozen ones in
 // options.DType. Norms are 1, biases 0, matrices normal with this standard deviation. They depend on the seed and the kind of
 // device, whose generators differ.
-func Random(layout Layout, options LoadOptions, device string, std float64, seed int64) (*Weights, error) {
-	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType, LoRA: options.LoRA}, device: device, slow: new(int),
+func Random(layout Layout, options Options, device string, std float64, seed int64) (*Weights, error) {
+	w := &Weights{Layout: layout, options: Options{DType: options.DType, LoRA: options.LoRA}, device: device, slow: new(int),
 		Joined: strings.HasPrefix(device, "cuda")}
 	specs, _, err := w.prepare(nil)
 	if err != nil {

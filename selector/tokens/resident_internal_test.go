@@ -30,7 +30,7 @@ func TestUnrecorded(t *testing.T) {
 	var said []string
 	layout := Layout{Names: Names{Section: "vl"}, Vocab: 40, All: []torchx.Spec{{Name: "a", Shape: []int{1}}},
 		Tuned: func(string) bool { return true }}
-	w, err := Random(layout, LoadOptions{DType: "float32"}, "cpu", 1, 1)
+	w, err := Random(layout, Options{DType: "float32"}, "cpu", 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
@@ -41,11 +42,29 @@ type Layout struct {
 	Find func(folder *hffolder.Folder, name string) tensorfile.Tensor
 }
 
-// LoadOptions are the options that the sections of all token policies have.
-type LoadOptions struct {
-	Path, Adapter *string
-	DType         string
-	LoRA          lora.Options
+// Options are the keys that the sections of all token policies have.
+type Options struct {
+	// folder of a model as Hugging Face saves it (docs/model_folders.md), a run or a checkpoint; null = scratch
+	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
+	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's
+	Adapter *string `koanf:"adapter"`
+	// type of computation and frozen weights; auto = the folder's torch_dtype, on the CPU float32. Trained weights are float32
+	DType string `koanf:"dtype" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
+
+	// low-rank adapters; target_modules=[] = queries and values (of seq2seq)
+	LoRA lora.Options `koanf:"lora" when:".enabled"`
+	// keep only each layer's input for the backward pass and compute the rest again: less memory, a third more time
+	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
+	// how rollouts are drawn, beside their phase's sample_temperature
+	Generation SamplingOptions `koanf:"generation"`
+}
+
+// Adapts reports whether the options alone have something trained: a model from scratch is, and adapters are.
+func (o Options) Adapts() bool { return o.Path == nil || o.LoRA.Enabled || o.Adapter != nil }
+
+// Validate refuses adapters without a folder.
+func (o Options) Validate() error {
+	return option.Want(o.Path != nil || o.Adapter == nil, "adapter", "want path: adapters belong to a model folder")
 }
 
 // Weights are the tensors of a model: those that are trained, low-rank adapters among them, and those that stay as the
@@ -65,7 +84,7 @@ type Weights struct {
 	// Warn hears of generations that are slower than they need be; nil = nobody does.
 	Warn func(string)
 
-	options LoadOptions
+	options Options
 	device  string
 	slow    *int           // generations whose steps could not be recorded, of these weights and their copies
 	params  *torchx.Params // trained: float32
@@ -105,7 +124,7 @@ func OpenFolder[M, C any](names Names, path *string, parse func([]byte) (C, erro
 // Load reads the weights of a folder, and the adapters of options.Adapter where it is given, else those that adapted
 // describes, else fresh ones from seed where options.LoRA asks for them. What nobody trains stays mapped in the file where
 // device and type allow it. warn, which may be nil, hears of the choices that a user might not expect.
-func Load(folder *hffolder.Folder, layout Layout, options LoadOptions, adapted *lora.Config, device string, seed int64,
+func Load(folder *hffolder.Folder, layout Layout, options Options, adapted *lora.Config, device string, seed int64,
 	warn func(string)) (*Weights, error) {
 	w := &Weights{Layout: layout, options: options, device: device, adapted: adapted, slow: new(int),
 		Joined:     strings.HasPrefix(device, "cuda"),
@@ -135,8 +154,8 @@ func Load(folder *hffolder.Folder, layout Layout, options LoadOptions, adapted *
 
 // Scratch makes weights of which start gives the values, all of them trained. generation is the generation_config.json of
 // an exported folder, nil = none.
-func Scratch(layout Layout, options LoadOptions, generation []byte, device string, start func(torchx.Spec) []float32) (*Weights, error) {
-	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType}, device: device, slow: new(int), generation: generation}
+func Scratch(layout Layout, options Options, generation []byte, device string, start func(torchx.Spec) []float32) (*Weights, error) {
+	w := &Weights{Layout: layout, options: Options{DType: options.DType}, device: device, slow: new(int), generation: generation}
 	var err error
 	if w.DType, err = ComputeType(layout, options.DType, "float32", device, nil); err != nil {
 		return nil, err

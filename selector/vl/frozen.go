@@ -19,7 +19,7 @@ func NewFrozen(options Options, config []byte, device string, seed int64) (*Mode
 	if err := options.fits(cfg); err != nil {
 		return nil, err
 	}
-	w, err := tokens.Random(cfg.layout(options), options.load(), device, cfg.InitStd, seed)
+	w, err := tokens.Random(cfg.layout(options), options.Options, device, cfg.InitStd, seed)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, name), err)
 		}
-		w, err := tokens.Load(folder, cfg.layout(options), options.load(), adapted, device, seed, warn)
+		w, err := tokens.Load(folder, cfg.layout(options), options.Options, adapted, device, seed, warn)
 		if err != nil {
 			return nil, err
 		}

@@ -10,34 +10,19 @@ import (
 
 // Options configures the policy (config section vl).
 type Options struct {
-	// folder of Qwen2-VL, Qwen2.5-VL or Qwen3-VL, or text-only Qwen, Llama, Mistral or SmolLM, as Hugging Face saves
-	// it; null = a small model from random weights
-	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
-	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's
-	Adapter *string `koanf:"adapter"`
-	// type of computation and frozen weights; auto = the folder's torch_dtype, on the CPU float32. Trained weights are
-	// float32; float16 does not train
-	DType string `koanf:"dtype" enum:"auto,float32,bfloat16,float16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
+	tokens.Options
 
 	// fewest pixels of an image after resizing; null = the folder's preprocessor_config.json
 	MinPixels *int `koanf:"min_pixels" range:"[1,inf)"`
 	// most pixels of an image after resizing; null = the folder's preprocessor_config.json
 	MaxPixels *int `koanf:"max_pixels" range:"[1,inf)"`
 
-	// low-rank adapters
-	LoRA lora.Options `koanf:"lora" when:".enabled"`
 	// train the weights of the decoder
 	TuneMMLLM bool `koanf:"tune_mm_llm"`
 	// train the weights of the vision tower
 	TuneMMVision bool `koanf:"tune_mm_vision"`
 	// train the weights of the merger between them
 	TuneMMMLP bool `koanf:"tune_mm_mlp"`
-
-	// keep only each layer's input for the backward pass and compute the rest again: less memory, a third more time
-	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
-
-	// how rollouts are drawn, beside their phase's sample_temperature
-	Generation tokens.SamplingOptions `koanf:"generation"`
 	// sizes of the model without path: Qwen2.5-VL's architecture, small
 	Scratch ScratchOptions `koanf:"scratch" when:"!path"`
 }
@@ -85,21 +70,19 @@ type ScratchVisionOptions struct {
 // DefaultOptions trains adapters of the decoder's attention; the scratch sizes learn the built-in questions in minutes.
 func DefaultOptions() Options {
 	return Options{
-		DType: "auto", LoRA: lora.DefaultOptions(),
-		Generation: DefaultSampling(),
+		Options: tokens.Options{DType: "auto", LoRA: lora.DefaultOptions(), Generation: DefaultSampling()},
 		Scratch: ScratchOptions{HiddenSize: 64, IntermediateSize: 192, Layers: 2, Heads: 4, KVHeads: 2, RopeTheta: 10000, InitStd: 0.02,
 			VocabSize: 640, ImagePixels: 112 * 112,
 			Vision: ScratchVisionOptions{Depth: 2, HiddenSize: 48, IntermediateSize: 96, Heads: 3, Window: 112, FullBlocks: []int{1}}},
 	}
 }
 
-// load returns the options that all token policies have.
-func (o Options) load() tokens.LoadOptions {
-	return tokens.LoadOptions{Path: o.Path, Adapter: o.Adapter, DType: o.DType, LoRA: o.LoRA}
-}
-
 // DefaultSampling draws from the policy itself.
 func DefaultSampling() tokens.SamplingOptions { return tokens.DefaultSampling(128) }
+
+func (Options) Choices() map[string][]string {
+	return map[string][]string{"dtype": {"auto", "float32", "bfloat16", "float16"}}
+}
 
 func (o Options) Validate() error {
 	var errs []error
@@ -113,11 +96,11 @@ func (o Options) Validate() error {
 			"want a multiple of %d pixels, a merged cell, got %d", side, v.Window))
 	}
 	return errors.Join(append(errs,
-		option.Want(o.Path != nil || o.Adapter == nil, "adapter", "want path: adapters belong to a model folder"),
+		o.Options.Validate(),
 		option.Want(!o.LoRA.Enabled || len(o.LoRA.TargetModules) > 0, "lora.target_modules", "want at least one name while enabled is true"))...)
 }
 
 // Trains reports whether anything is trained: a model from scratch always is.
 func (o Options) Trains() bool {
-	return o.Path == nil || o.LoRA.Enabled || o.Adapter != nil || o.TuneMMLLM || o.TuneMMVision || o.TuneMMMLP
+	return o.Adapts() || o.TuneMMLLM || o.TuneMMVision || o.TuneMMMLP
 }

@@ -44,7 +44,7 @@ func TestFloat16DoesNotTrain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := &Model{Weights: &tokens.Weights{DType: dtype}, opt: Options{DType: tc.option}}
+		m := &Model{Weights: &tokens.Weights{DType: dtype}, opt: Options{Options: tokens.Options{DType: tc.option}}}
 		switch err := m.CheckTraining(); {
 		case tc.want == "" && err != nil, tc.want != "" && err == nil:
 			t.Errorf("%v: error %v", tc, err)

@@ -40,7 +40,7 @@ func newScratch(options Options, cfg *Config, device string, seed int64) (*Model
 	if err != nil {
 		return nil, err
 	}
-	w, err := tokens.Scratch(cfg.layout(options), options.load(), generation, device,
+	w, err := tokens.Scratch(cfg.layout(options), options.Options, generation, device,
 		func(s torchx.Spec) []float32 { return weights.Start(s, cfg.InitStd, seed) })
 	if err != nil {
 		return nil, err

@@ -122,7 +122,7 @@ func TestFeaturesAreRemembered(t *testing.T) {
 	}
 	two := prompt(t, "two_images").Images
 	m.look(two, &lora.Pass{})
-	m.RememberPictures(f.Total - 1)
+	m.features.Limit = f.Total - 1
 	if f.Trim(); len(f.Values) != 1 || f.Values[two[1].Key].Numel() == 0 {
 		t.Errorf("%d of 2 pictures remembered where there is room for the last one", len(f.Values))
 	}

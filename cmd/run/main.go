@@ -41,6 +41,9 @@ func main() {
 	if !signal.Ignored(syscall.SIGHUP) { // nohup
 		signal.Notify(signals, syscall.SIGHUP) // the terminal was closed
 	}
+	if os.Getenv(launcher.SupervisedEnv) != "" {
+		signal.Notify(signals, syscall.SIGUSR1) // a supervisor's SIGTERM, by way of srun
+	}
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
 	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), verbs: verbs(with.verbs), annex: with, now: time.Now(),
@@ -56,6 +59,9 @@ func main() {
 func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.CancelCauseFunc) {
 	const same = 300 * time.Millisecond
 	stop := &interrupted{(<-signals).(syscall.Signal)}
+	if stop.signal == syscall.SIGUSR1 {
+		stop.signal = syscall.SIGTERM
+	}
 	go func() { // saving may be slow, and the second signal must be heard
 		if err := interrupt.End(stop); err != nil {
 			ended, end := context.WithCancelCause(ctx) // not ctx: the work goes on to the last moment, in silence

@@ -40,6 +40,8 @@ type plan struct {
 	open     launcher.Open
 	dir, cwd string // absolute
 
+	processes int // that the launcher starts for each job; 0: what the job says
+
 	folders map[string]int    // jobs by their folder
 	starts  map[string]bool   // checkpoints to start from that are there
 	idle    []configs.Setting // of the user's that no job composed so far reads
@@ -65,7 +67,13 @@ func newPlan(runs Runs, req configs.Request) (*plan, error) {
 	}
 	p.open, err = launcher.Prepare(launcher.Request{
 		Name: p.hydra.Launcher, Sweep: p.dir, Cwd: p.cwd, Slurm: runs.Annexes().Slurm,
-		Options: func(dst any) error { return master.DecodeHydra("launcher", dst) },
+		Options: func(dst any) error {
+			err := master.DecodeHydra("launcher", dst)
+			if o, ok := dst.(interface{ Processes() int }); ok {
+				p.processes = o.Processes()
+			}
+			return err
+		},
 	})
 	return p, err
 }
@@ -283,6 +291,10 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 		err := p.runs.Check(c)
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
 	}
+	if shards, _ := c.Value("parallel.shards").(int); p.processes > max(shards, 1) {
+		return out, usage.Errorf("job %d: parallel.shards: %d processes of hydra/launcher=%s (nodes × tasks_per_node) want as many shards of "+
+			"a step: parallel.shards=%d, which changes what the run computes, within rounding", num, p.processes, p.hydra.Launcher, p.processes)
+	}
 	p.idle = c.Idle(p.idle)
 	p.unread = append([]configs.Setting{}, slices.DeleteFunc(c.Unread(), func(s configs.Setting) bool {
 		return p.unread != nil && !slices.ContainsFunc(p.unread, func(t configs.Setting) bool { return s.Key == t.Key })
@@ -321,10 +333,11 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 		return secret.Named(name)
 	})
 	threads, _ := c.Value("threads").(int)
+	processes, _ := c.Value("parallel.processes").(int)
 	device, _ := c.Value("device").(string)
-	out.start = launcher.Job{
-		Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: env,
-		Threads: max(threads, 1), GPU: device == "cuda" || device == "auto",
+	out.start = launcher.Job{Num: num, Sweep: p.dir, Dir: dir, Args: args, Cwd: p.cwd, Env: env, Threads: max(threads, 1) * max(processes, 1)}
+	if device == "cuda" || device == "auto" {
+		out.start.GPUs = max(processes, 1)
 	}
 	return out, nil
 }

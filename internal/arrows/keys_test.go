@@ -15,8 +15,6 @@ import (
 
 // unread are the keys whose field nothing reads, and why.
 var unread = map[string]string{
-	"slurm.Options.Nodes":          "submitit's: another value than 1 is refused",
-	"slurm.Options.TasksPerNode":   "submitit's: another value than 1 is refused",
 	"slurm.Options.SubmititFolder": "submitit's: another folder is refused",
 	"slurm.Options.Python":         "submitit's: another program is refused",
 	"phases.OptimOptions.Name":     "there is one optimizer",

@@ -33,6 +33,9 @@ func (g *Group) watch() {
 			case <-g.ended:
 				return
 			case <-every.C:
+				if g.left.Load() {
+					continue // rank 0 listens no more
+				}
 				var b beat
 				if doing := g.doing.Load(); doing != nil {
 					b.Doing = *doing
@@ -60,6 +63,7 @@ func (g *Group) tell(b beat) {
 
 // listen hears a process until it is done, fails, or is silent for too long.
 func (g *Group) listen(l *link) {
+	defer close(l.over)
 	for {
 		var b beat
 		err := l.hear(g.timeout)
@@ -137,12 +141,18 @@ func (g *Group) end(last beat, cause *Error) {
 	})
 }
 
-// Close ends this process's part in the run; err is what it has failed with, which every other process is told.
+// Close ends this process's part in the run; err is what it has failed with, which every other process is told. Rank 0 ends first.
 func (g *Group) Close(err error) {
 	if g == nil {
 		return
 	}
 	if err == nil {
+		if g.rank > 0 { // rank 0 may have to save and report: srun and torchrun end all where one process ends by a signal before it
+			g.left.Store(true)
+			g.tell(beat{Done: true})
+			g.links[0].data.Close()
+			<-g.links[0].over
+		}
 		g.end(beat{Done: true}, nil)
 		return
 	}

@@ -23,6 +23,7 @@ type Group struct {
 	seq    uint64                 // exchanges begun
 	doing  atomic.Pointer[string] // the exchange that this process is in; nil: none
 
+	left   atomic.Bool           // this process waits for the end of rank 0
 	exited func(rank int) string // how a process that this one has started has ended; nil: it has started none
 	ended  chan struct{}         // closed at the end
 	once   sync.Once
@@ -40,11 +41,12 @@ type link struct {
 	says    *bufio.Writer
 	saying  sync.Mutex
 	last    atomic.Pointer[beat]
+	over    chan struct{} // closed when the other process is heard no more
 }
 
 func newLink(rank int, data, control net.Conn, in, hears *bufio.Reader) *link {
 	return &link{rank: rank, data: data, in: in, out: bufio.NewWriterSize(data, 1<<16), control: control, hears: hears,
-		says: bufio.NewWriter(control)}
+		says: bufio.NewWriter(control), over: make(chan struct{})}
 }
 
 func (f frame) what() string { return fmt.Sprintf("%s (exchange %d)", f.Name, f.Seq) }

@@ -212,6 +212,36 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// TestEndsLast: a process that is done stays until rank 0 is, which may be saving still; it is missed by nobody, however long that takes.
+func TestEndsLast(t *testing.T) {
+	groups := met(t, 3, 300*time.Millisecond)
+	ended := make(chan int, len(groups))
+	for _, g := range groups[1:] {
+		go func() {
+			g.Close(nil)
+			ended <- g.Rank()
+		}()
+	}
+	select {
+	case rank := <-ended:
+		t.Errorf("rank %d ends before rank 0", rank)
+	case <-time.After(time.Second):
+	}
+	if err := groups[0].Why(nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := groups[0].Exchange("late", nil, nil); err == nil || !strings.Contains(err.Error(), "it has ended its run") {
+		t.Errorf("an exchange with who is done: %v", err)
+	}
+	for range groups[1:] {
+		select {
+		case <-ended:
+		case <-time.After(10 * time.Second):
+			t.Fatal("a process outlives rank 0")
+		}
+	}
+}
+
 // TestBusy: a process that computes for longer than the timeout is healthy.
 func TestBusy(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ type Job struct {
 	Cwd     string   `json:"cwd"`           // where it starts: relative paths mean the same
 	Env     []string `json:"env,omitempty"` // KEY=VALUE, beside the launcher's own environment
 	Threads int      `json:"threads"`       // cores that it keeps busy, at least 1
-	GPU     bool     `json:"gpu"`           // wants a GPU of its own
+	GPUs    int      `json:"gpus"`          // that it wants for its own: one for each of its processes
 }
 
 // The states of an attempt, and of a job in the ledger.

@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -144,48 +145,38 @@ func (l *local) Stop(bool) {
 func (l *local) fill() {
 	for len(l.queue) > 0 && !l.stopped {
 		job := l.queue[0]
-		gpu, ok := l.room(job)
+		gpus, ok := l.room(job)
 		if !ok {
 			return
 		}
 		l.queue = l.queue[1:]
 		l.running++
 		l.threads += job.Threads
-		if gpu != "" {
+		for _, gpu := range gpus {
 			l.gpus[gpu]--
 		}
 		l.wg.Add(1)
 		before, started := l.turn, make(chan struct{})
 		l.turn = started
-		go l.run(job, gpu, before, sync.OnceFunc(func() { close(started) }))
+		go l.run(job, gpus, before, sync.OnceFunc(func() { close(started) }))
 	}
 }
 
-// room reports whether a job can start now, and on which GPU. A job that wants more than there is runs alone.
-func (l *local) room(job Job) (gpu string, ok bool) {
-	if l.opt.NJobs > 0 && l.running >= l.opt.NJobs {
-		return "", false
+// room reports whether a job can start now, and on which GPUs. A job that wants more than there is runs alone.
+func (l *local) room(job Job) (gpus []string, ok bool) {
+	if l.opt.NJobs > 0 && l.running >= l.opt.NJobs || l.opt.NJobs < 0 && l.running > 0 && l.threads+job.Threads > l.cores {
+		return nil, false
 	}
-	if job.GPU && len(l.gpus) > 0 {
-		names := slices.SortedFunc(maps.Keys(l.gpus), func(a, b string) int { // the emptiest first, then by name
-			if l.gpus[a] != l.gpus[b] {
-				return l.gpus[b] - l.gpus[a]
-			}
-			return strings.Compare(a, b)
-		})
-		if gpu = names[0]; l.gpus[gpu] == 0 {
-			return "", false
-		}
-	}
-	if l.opt.NJobs < 0 && l.running > 0 && l.threads+job.Threads > l.cores {
-		return "", false
-	}
-	return gpu, true
+	names := slices.SortedFunc(maps.Keys(l.gpus), func(a, b string) int { // the emptiest first, then by name
+		return cmp.Or(l.gpus[b]-l.gpus[a], strings.Compare(a, b))
+	})
+	gpus = names[:min(job.GPUs, len(names))]
+	return gpus, !slices.ContainsFunc(gpus, func(name string) bool { return l.gpus[name] == 0 })
 }
 
 // run supervises a job. It starts behind the job before it, so that a sweep's log is in order, and calls
 // next when it has started.
-func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
+func (l *local) run(job Job, gpus []string, before <-chan struct{}, next func()) {
 	defer l.wg.Done()
 	defer next()
 	if before != nil {
@@ -205,8 +196,8 @@ func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
 	if l.opt.NJobs != 1 { // beside others: Go's own helper threads keep to the job's share
 		s.Env = append(s.Env, fmt.Sprintf("GOMAXPROCS=%d", max(job.Threads, 2)))
 	}
-	if gpu != "" {
-		s.Env = append(s.Env, "CUDA_VISIBLE_DEVICES="+gpu)
+	if len(gpus) > 0 {
+		s.Env = append(s.Env, "CUDA_VISIBLE_DEVICES="+strings.Join(gpus, ","))
 	}
 	a, err := Supervise(ctx, job, s)
 	switch {
@@ -218,7 +209,7 @@ func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
 	l.mu.Lock()
 	l.running--
 	l.threads -= job.Threads
-	if gpu != "" {
+	for _, gpu := range gpus {
 		l.gpus[gpu]++
 	}
 	l.fill()

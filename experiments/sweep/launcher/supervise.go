@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -52,6 +51,7 @@ var ErrBusy = errors.New("another process is running this job")
 // Supervision is how an attempt runs; the zero value is right.
 type Supervision struct {
 	Program string        // default: this program
+	By      []string      // command that starts the job's processes, such as srun with its arguments; none: the job is one process
 	ID      string        // hydra.job.id; default: the number of the job
 	Env     []string      // beside the job's own: what the launcher shares out
 	Started func(Attempt) // called when the process runs
@@ -76,10 +76,10 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	}
 	a := Attempt{Num: job.Num, Try: 1, Host: hostname(), Started: time.Now()}
 	if n := len(earlier); n > 0 {
-		a.Try = earlier[n-1].Try + 1
-	}
-	if n := len(earlier); n > 0 && Ended(earlier[n-1].State) && earlier[n-1].State != Failed && earlier[n-1].State == standing(job.Dir) {
-		return earlier[n-1], nil
+		last := earlier[n-1]
+		if a.Try = last.Try + 1; Ended(last.State) && last.State != Failed && last.State == standing(job.Dir) {
+			return last, nil
+		}
 	} // a run that is done without a record of it is resumed: it writes what is missing and says so
 	notBegun := Attempt{Num: job.Num, Host: a.Host, State: Interrupted, ExitCode: -1, Started: a.Started} // told to end before it began
 	if err := free(ctx, job.Dir); ctx.Err() != nil {
@@ -141,13 +141,20 @@ func (s Supervision) command(ctx context.Context, job Job, args []string, log io
 			return nil, err
 		}
 	}
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Args[0] = program.Called() // in the commands that the job prints: a sweep's kept program goes with its end
+	words := slices.Concat(s.By, []string{path}, args)
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	if len(s.By) == 0 {
+		cmd.Args[0] = program.Called() // in the commands that the job prints: a sweep's kept program goes with its end
+	}
 	cmd.Dir = job.Cwd
 	cmd.Env = slices.Concat(os.Environ(), s.Env, job.Env)
-	both := &sharedWriter{w: log}
-	cmd.Stdout, cmd.Stderr = both, both
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Stdout, cmd.Stderr = log, log // equal: os/exec writes from one goroutine
+	cmd.Cancel = func() error {
+		if len(s.By) > 0 {
+			return cmd.Process.Signal(syscall.SIGUSR1) // srun passes it on; at SIGTERM it kills its tasks
+		}
+		return cmd.Process.Signal(syscall.SIGTERM)
+	}
 	cmd.WaitDelay = Patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd, nil
@@ -174,6 +181,8 @@ func outcome(dir string, p *os.ProcessState, stopped bool, tail []string) (state
 		return Failed, "the process exited with 0 and its summary.json does not say that the run is done"
 	case code == 128+int(syscall.SIGINT), code == 128+int(syscall.SIGTERM), code == 128+int(syscall.SIGHUP):
 		return Interrupted, "interrupted, state saved"
+	case stopped && code == 128+int(syscall.SIGKILL): // srun ends the last of its tasks so, once the first has ended
+		return Interrupted, "killed by SIGKILL"
 	default:
 		for i := len(tail) - 1; i >= 0; i-- {
 			if text, ok := strings.CutPrefix(tail[i], "run: "); ok {
@@ -275,18 +284,6 @@ func hostname() string {
 		return "?"
 	}
 	return name
-}
-
-// sharedWriter lets two streams share a writer.
-type sharedWriter struct {
-	mu sync.Mutex
-	w  io.Writer
-}
-
-func (l *sharedWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(p)
 }
 
 // deaf is a writer whose errors are dropped: what shows a job's output must not decide what becomes of the

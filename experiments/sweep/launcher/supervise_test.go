@@ -172,7 +172,7 @@ func TestLocal(t *testing.T) {
 	var jobs []Job
 	for i := range 6 {
 		dir := filepath.Join(sweep, fmt.Sprint(i))
-		jobs = append(jobs, Job{Num: i, Sweep: sweep, Dir: dir, Args: []string{fmt.Sprintf("num=%d", i)}, Cwd: sweep, Threads: 1, GPU: true})
+		jobs = append(jobs, Job{Num: i, Sweep: sweep, Dir: dir, Args: []string{fmt.Sprintf("num=%d", i)}, Cwd: sweep, Threads: 1, GPUs: 1})
 	}
 	program := filepath.Join(t.TempDir(), "run")
 	script := `#!/bin/bash
@@ -222,6 +222,24 @@ echo '{"state": "done"}' > ` + sweep + `/$num/summary.json
 	}
 	if gpus["4"]+gpus["7"] != 6 || gpus["4"] == 0 || gpus["7"] == 0 || most != "2" {
 		t.Errorf("GPUs %v, at most %s at a time", gpus, most)
+	}
+}
+
+// A job of several processes has as many GPUs, the emptiest, or all there are; it waits until they are free.
+func TestLocalShares(t *testing.T) {
+	for _, tc := range []struct {
+		want int
+		free string // jobs that each GPU has room for
+		gpus string
+	}{{0, "0", ""}, {1, "012", "2"}, {2, "1211", "1 0"}, {2, "10", "no"}, {3, "11", "0 1"}, {1, "", ""}, {2, "000", "no"}} {
+		l := newLocal("", LocalOptions{NJobs: -1, GPUs: &[]string{}})
+		for i, free := range tc.free {
+			l.gpus[fmt.Sprint(i)] = int(free - '0')
+		}
+		gpus, ok := l.room(Job{Threads: 1, GPUs: tc.want})
+		if got := strings.Join(gpus, " "); ok != (tc.gpus != "no") || ok && got != tc.gpus {
+			t.Errorf("%d of %s: %q, %v, want %q", tc.want, tc.free, got, ok, tc.gpus)
+		}
 	}
 }
 

@@ -19,11 +19,15 @@ type Options struct {
 	Partition *string `koanf:"partition"`
 	// minutes an attempt may take
 	TimeoutMin int `koanf:"timeout_min" range:"[1,inf)"`
-	// cores of a job
+	// machines of a job
+	Nodes int `koanf:"nodes" range:"[1,inf)"`
+	// processes of a job on each node, which share its run (parallel.shards)
+	TasksPerNode int `koanf:"tasks_per_node" range:"[1,inf)"`
+	// cores of a task
 	CPUsPerTask *int `koanf:"cpus_per_task" range:"[1,inf)"`
-	// GPUs of a job
+	// GPUs of a node
 	GPUsPerNode *int `koanf:"gpus_per_node" range:"[0,inf)"`
-	// memory of a job, GB
+	// memory of a node, GB
 	MemGB *float64 `koanf:"mem_gb" range:"(0,inf)"`
 
 	// jobs of an array that run at a time
@@ -47,7 +51,7 @@ type Options struct {
 	Gres *string `koanf:"gres"`
 	// cores for each GPU
 	CPUsPerGPU *int `koanf:"cpus_per_gpu" range:"[1,inf)"`
-	// GPUs of a job's one task
+	// GPUs of a task
 	GPUsPerTask *int `koanf:"gpus_per_task" range:"[0,inf)"`
 	// memory for each GPU, such as 40G
 	MemPerGPU *string `koanf:"mem_per_gpu"`
@@ -57,20 +61,16 @@ type Options struct {
 	Comment *string `koanf:"comment"`
 	// lines of shell before the job, such as module load cuda; they run as they stand, every other key is quoted
 	Setup *[]string `koanf:"setup"`
-	// start the job by srun with these arguments; null = without srun
+	// start the job by srun with these arguments; null = without srun, unless it has several tasks
 	SrunArgs *[]string `koanf:"srun_args"`
 
 	// further sbatch options: {mail_type: END, exclusive: true}
 	AdditionalParameters map[string]any `koanf:"additional_parameters"`
+
+	// Submitit's keys.
+
 	// one file for what Slurm and the setup lines print, not two
-	StderrToStdout bool `koanf:"stderr_to_stdout"`
-
-	// Submitit's keys, with one meaning possible here.
-
-	// 1: a job runs on one node
-	Nodes int `koanf:"nodes" range:"[1,inf)" constant:"accepted"`
-	// 1: a job is one process
-	TasksPerNode int `koanf:"tasks_per_node" range:"[1,inf)" constant:"accepted"`
+	StderrToStdout bool `koanf:"stderr_to_stdout" constant:"accepted"`
 	// not used: Slurm's files are in .sweep/slurm of the sweep
 	SubmititFolder *string `koanf:"submitit_folder" constant:"accepted"`
 	// null: jobs run this program
@@ -94,7 +94,7 @@ var sbatchReserved = map[string]string{
 	"chdir":  "jobs start where the sweep was started", "D": "jobs start where the sweep was started",
 	"wrap": "the launcher writes the script", "wait": "the launcher waits", "W": "the launcher waits", "test-only": "nothing would run",
 	"clusters": "jobs go to the cluster of this machine", "M": "jobs go to the cluster of this machine",
-	"ntasks": "a job is one task", "n": "a job is one task", "ntasks-per-node": "a job is one task",
+	"ntasks": "use nodes and tasks_per_node", "n": "use nodes and tasks_per_node",
 	"hold": "the sweep would wait for ever; hold jobs with scontrol hold", "H": "the sweep would wait for ever; hold jobs with scontrol hold",
 }
 
@@ -107,7 +107,7 @@ type sbatchOption struct {
 
 // sbatch lists them in the order in which they are given.
 func (o *Options) sbatch() []sbatchOption {
-	one, minutes := "1", strconv.Itoa(o.TimeoutMin)
+	minutes := strconv.Itoa(o.TimeoutMin)
 	number := func(n *int) *string {
 		if n == nil {
 			return nil
@@ -123,7 +123,8 @@ func (o *Options) sbatch() []sbatchOption {
 		}
 	}
 	return []sbatchOption{
-		{"name", "job-name", "J", &o.Name}, {"nodes", "nodes", "N", &one}, {"", "ntasks", "", &one}, {"timeout_min", "time", "t", &minutes},
+		{"name", "job-name", "J", &o.Name}, {"nodes", "nodes", "N", number(&o.Nodes)},
+		{"tasks_per_node", "ntasks-per-node", "", number(&o.TasksPerNode)}, {"timeout_min", "time", "t", &minutes},
 		{"partition", "partition", "p", o.Partition}, {"cpus_per_task", "cpus-per-task", "c", number(o.CPUsPerTask)},
 		{"gpus_per_node", "gpus-per-node", "", number(o.GPUsPerNode)}, {"mem_gb", "mem", "", memory}, {"account", "account", "A", o.Account},
 		{"qos", "qos", "q", o.QOS}, {"constraint", "constraint", "C", o.Constraint}, {"exclude", "exclude", "x", o.Exclude},
@@ -136,11 +137,6 @@ func (o *Options) sbatch() []sbatchOption {
 // Validate refuses by name what cannot mean anything here.
 func (o *Options) Validate() error {
 	switch {
-	case o.Nodes > 1:
-		return option.Errorf("nodes", "want 1, got %d: a job of this program runs on one node; put several jobs in the sweep instead", o.Nodes)
-	case o.TasksPerNode > 1:
-		return option.Errorf("tasks_per_node", "want 1, got %d: a job of this program is one process; use cpus_per_task for more "+
-			"cores", o.TasksPerNode)
 	case o.Python != nil:
 		return option.Errorf("python", "want null: jobs run this program, not %s", *o.Python)
 	case o.SubmititFolder != nil && *o.SubmititFolder != "" && !strings.HasSuffix(*o.SubmititFolder, filepath.Join(".submitit", "%j")):
@@ -273,6 +269,21 @@ func (o *Options) resources() []string {
 		}
 	}
 	return args
+}
+
+// Processes is how many a job has.
+func (o *Options) Processes() int { return o.Nodes * o.TasksPerNode }
+
+// srun returns what starts the processes of a job: nothing where it is one.
+func (o *Options) srun() []string {
+	if o.Processes() == 1 && o.SrunArgs == nil {
+		return nil
+	}
+	args := []string{"srun", fmt.Sprintf("--nodes=%d", o.Nodes), fmt.Sprintf("--ntasks-per-node=%d", o.TasksPerNode), "--kill-on-bad-exit=1"}
+	if o.CPUsPerTask != nil { // which srun does not take from sbatch since 22.05
+		args = append(args, fmt.Sprintf("--cpus-per-task=%d", *o.CPUsPerTask))
+	}
+	return append(args, option.Or(o.SrunArgs, nil)...)
 }
 
 // keysOf maps what sbatch complains about to the keys that ask for it.

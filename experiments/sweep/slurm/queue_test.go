@@ -88,7 +88,7 @@ func TestSlurmOptions(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"--job-name=my run", "--nodes=1", "--ntasks=1", "--time=60", "--partition=gpu", "--cpus-per-task=4",
+	want := []string{"--job-name=my run", "--nodes=1", "--ntasks-per-node=1", "--time=60", "--partition=gpu", "--cpus-per-task=4",
 		"--gpus-per-node=1", "--mem=8G", "--qos=high",
 		"--exclusive", "--mail-type=END", "--nice=5", "-wnode1"}
 	if got := o.resources(); !slices.Equal(got, want) {
@@ -98,8 +98,6 @@ func TestSlurmOptions(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{func(o *Options) { o.Nodes = 2 }, "nodes: want 1, got 2"},
-		{func(o *Options) { o.TasksPerNode = 2 }, "tasks_per_node: want 1, got 2"},
 		{func(o *Options) { o.Python = ptr("python3") }, "python: want null"},
 		{func(o *Options) { o.SubmititFolder = ptr("/x") }, "submitit_folder: want null"},
 		{func(o *Options) { o.SubmititFolder = ptr("/x/.submitit/%j") }, ""},
@@ -109,6 +107,7 @@ func TestSlurmOptions(t *testing.T) {
 		{func(o *Options) { o.AdditionalParameters = map[string]any{"p": "gpu"} }, "additional_parameters.p: use hydra.launcher.partition"},
 		{func(o *Options) { o.AdditionalParameters = map[string]any{"array": "0-3"} },
 			"additional_parameters.array: cannot be set: the launcher sets it"},
+		{func(o *Options) { o.AdditionalParameters = map[string]any{"ntasks": 2} }, "cannot be set: use nodes and tasks_per_node"},
 		{func(o *Options) { o.AdditionalParameters = map[string]any{"nice": []any{1}} }, "additional_parameters.nice: want a text"},
 	} {
 		o := DefaultOptions()

@@ -49,13 +49,14 @@ func TestSlurmScriptRunsNothingElse(t *testing.T) {
 		}
 		opt := DefaultOptions()
 		opt.Name, opt.Comment, opt.Partition = text, &text, &text
-		opt.AdditionalParameters = map[string]any{"mail_type": text, text: true}
+		opt.AdditionalParameters, opt.SrunArgs = map[string]any{"mail_type": text, text: true}, &[]string{text}
 		s := &slurm{sweep: dir + "/sweep" + text, program: print, opt: opt}
 		sub := &submission{path: dir + "/sub" + text, Sbatch: append([]string{"--output=" + text}, opt.resources()...)}
 		cmd := exec.Command("bash", "-c", s.script(sub))
 		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SLURM_ARRAY_TASK_ID=7")
 		got, err := cmd.CombinedOutput()
-		if want := launcher.TaskVerb + "\n" + s.sweep + "\n7\n"; err != nil || string(got) != want {
+		srun := "srun\n--nodes=1\n--ntasks-per-node=1\n--kill-on-bad-exit=1\n"
+		if want := launcher.TaskVerb + "\n" + s.sweep + "\n7\n" + srun + text + "\n"; err != nil || string(got) != want {
 			t.Errorf("%q: %v: got %q, want %q\n%s", text, err, got, want, s.script(sub))
 		}
 		if names, _ := os.ReadDir(cmd.Dir); len(names) > 0 {

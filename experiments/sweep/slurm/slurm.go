@@ -253,18 +253,12 @@ func (s *slurm) script(sub *submission) string {
 			b.WriteString(line + "\n")
 		}
 	}
-	fmt.Fprintf(&b, "export %s=%d %s=%d\nexec ", maxTimeoutsEnv, s.opt.MaxNumTimeout, limitEnv, s.opt.TimeoutMin)
-	if s.opt.SrunArgs != nil {
-		b.WriteString("srun --ntasks=1 ")
-		if s.opt.CPUsPerTask != nil { // which srun does not take from sbatch since 22.05
-			fmt.Fprintf(&b, "--cpus-per-task=%d ", *s.opt.CPUsPerTask)
-		}
-		for _, arg := range *s.opt.SrunArgs {
-			b.WriteString(shellQuote(arg) + " ")
-		}
+	fmt.Fprintf(&b, "export %s=%d %s=%d\n", maxTimeoutsEnv, s.opt.MaxNumTimeout, limitEnv, s.opt.TimeoutMin)
+	fmt.Fprintf(&b, "exec %s %s %s $((%d + SLURM_ARRAY_TASK_ID))", shellQuote(s.program), launcher.TaskVerb, shellQuote(s.sweep), sub.Offset)
+	for _, word := range s.opt.srun() {
+		b.WriteString(" " + shellQuote(word))
 	}
-	fmt.Fprintf(&b, "%s %s %s $((%d + SLURM_ARRAY_TASK_ID))\n", shellQuote(s.program), launcher.TaskVerb, shellQuote(s.sweep), sub.Offset)
-	return b.String()
+	return b.String() + "\n"
 }
 
 // Adopt implements Launcher.

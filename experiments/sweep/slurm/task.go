@@ -43,13 +43,14 @@ func (e *TaskError) Error() string { return e.Msg }
 // ExitCode implements the program's mapping of errors to exit codes.
 func (e *TaskError) ExitCode() int { return e.Code }
 
-// RunTask makes one attempt at a job of a sweep, as a task of a Slurm array: args are the sweep's folder and the job's number.
+// RunTask makes one attempt at a job of a sweep, as a task of a Slurm array: args are the sweep's folder, the job's number and the
+// command that starts the job's processes, such as srun; none: the job is one process.
 // SIGTERM (a preemption, a requeue, scancel) makes the job save its state. So does SIGUSR1, which comes when the time limit is near,
 // and then the task queues itself again, as often as hydra.launcher.max_num_timeout allows. Further signals change nothing: Slurm
 // ends with SIGKILL who does not end in time. The program must not end the process on signals itself.
 func RunTask(ctx context.Context, args []string) error {
-	if len(args) != 2 {
-		return usage.Errorf("want run %s SWEEP_FOLDER JOB_NUMBER", launcher.TaskVerb)
+	if len(args) < 2 {
+		return usage.Errorf("want run %s SWEEP_FOLDER JOB_NUMBER [COMMAND]", launcher.TaskVerb)
 	}
 	num, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -73,7 +74,7 @@ func RunTask(ctx context.Context, args []string) error {
 			stop(&stopSignal{s.(syscall.Signal)}) // the first counts
 		}
 	}()
-	a, err := attempt(ctx, job, id)
+	a, err := attempt(ctx, job, launcher.Supervision{ID: id, By: args[2:], Env: []string{launcher.SupervisedEnv + "=1"}})
 	if err != nil {
 		return err
 	}
@@ -97,9 +98,9 @@ func (e *stopSignal) Error() string { return "stopped by " + unix.SignalName(e.s
 
 // attempt supervises the job once nobody else does: where a node has failed, Slurm may start a task again
 // while its first process still lives.
-func attempt(ctx context.Context, job launcher.Job, id string) (launcher.Attempt, error) {
+func attempt(ctx context.Context, job launcher.Job, s launcher.Supervision) (launcher.Attempt, error) {
 	for said := false; ; said = true {
-		a, err := launcher.Supervise(ctx, job, launcher.Supervision{ID: id, Env: []string{launcher.SupervisedEnv + "=1"}})
+		a, err := launcher.Supervise(ctx, job, s)
 		if !errors.Is(err, launcher.ErrBusy) {
 			return a, err
 		}

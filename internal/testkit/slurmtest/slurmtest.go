@@ -1,4 +1,4 @@
-// Package slurmtest starts a real Slurm with one node on this machine, for tests: its controller, its node
+// Package slurmtest starts a real Slurm with two nodes on this machine, for tests: its controller, its node
 // daemon and munge, with their own configuration, ports and folder. Nothing of a Slurm that is installed
 // here is touched, and nothing is left when the test ends, fails or is killed.
 //
@@ -95,16 +95,17 @@ func start(t testing.TB) (*Cluster, error) {
 		return nil, err
 	}
 	host, _, _ = strings.Cut(host, ".")
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
 	key := make([]byte, 128)
 	rand.Read(key)
 	c := &Cluster{Dir: dir, Conf: filepath.Join(dir, "slurm.conf"), t: t, daemons: map[string]*daemon{}}
-	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "state"), 0o755), os.Mkdir(filepath.Join(dir, "spool"), 0o755),
+	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "state"), 0o755),
+		os.MkdirAll(filepath.Join(dir, "spool", "localhost"), 0o755), os.Mkdir(filepath.Join(dir, "spool", "second"), 0o755),
 		os.WriteFile(filepath.Join(dir, "munge.key"), key, 0o600),
-		os.WriteFile(c.Conf, fmt.Appendf(nil, node, dir, ports[0], ports[1], me.Username, host, MaxArraySize), 0o644))
+		os.WriteFile(c.Conf, fmt.Appendf(nil, node, dir, ports[0], ports[1], me.Username, host, MaxArraySize, ports[2]), 0o644))
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,8 @@ func start(t testing.TB) (*Cluster, error) {
 	if err := c.until("munged", func() bool { _, err := os.Stat(dir + "/munge.socket"); return err == nil }); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.launch("slurmctld", "-D"), c.launch("slurmd", "-D", "-N", "localhost")); err != nil {
+	if err := errors.Join(c.launch("slurmctld", "-D"), c.launch("slurmd", "-D", "-N", "localhost"),
+		c.launch("second", "-D", "-N", "second")); err != nil {
 		return nil, err
 	}
 	return c, c.until("the node", c.idle)
@@ -174,9 +176,9 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// launch starts a daemon that dies with this process.
+// launch starts a daemon that dies with this process; name is its program's, or second.
 func (c *Cluster) launch(name string, args ...string) error {
-	bin, err := path(name)
+	bin, err := path(strings.Replace(name, "second", "slurmd", 1))
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@
 #        losses     short trainings against PyTorch's losses in float64 and the CPU's
 #        goldens    the tests of every policy on CUDA: float32 and bfloat16 against float64 and the CPU, recorded runs
 #        resume     runs killed with SIGKILL end as those that were not: the same rows and the same bytes
+#        processes  runs of two processes, over TCP and, on two GPUs, by NCCL, end as that of one: the same rows and the same bytes
 #        memory     the forecast before the first step against the peak of the run
 #        oom        a full memory ends in one line that says what to lower, and leaves nothing half-written
 #        bench      the pointer's training workloads
@@ -20,7 +21,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 root=$PWD
-every=(doctor losses goldens resume memory oom bench shapes)
+every=(doctor losses goldens resume processes memory oom bench shapes)
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${every[@]}")
 for part in "${parts[@]}"; do
@@ -148,17 +149,45 @@ part_resume() {
 		wait $pid 2>/dev/null
 		if [ -e "$cut/summary.json" ]; then echo "$policy: the run ended before it could be killed"; bad=1; continue; fi
 		within 60 "$run" resume "$cut" >>"$cut.log" 2>&1 || { tail -n 3 "$cut.log"; bad=1; continue; }
-		local same=1
-		if ! diff <(rows "$whole") <(rows "$cut") >"$out/resume-$policy.diff"; then
-			same=0
-			echo "$policy: rows differ after a resume:"
-			head -c 1500 "$out/resume-$policy.diff"
-		fi
-		if ! cmp -s "$whole/checkpoints/last.safetensors" "$cut/checkpoints/last.safetensors"; then
-			same=0
-			echo "$policy: the weights differ after a resume"
-		fi
-		[ $same = 1 ] && note "$policy the same to the last bit" || { bad=1; note "$policy differs"; }
+		same "$whole" "$cut" "$policy" || bad=1
+	done
+	return $bad
+}
+# same ONE OTHER NAME: whether two runs have the same rows and weights.
+same() {
+	local code=0
+	if ! diff <(rows "$1") <(rows "$2") >"$2.diff"; then
+		code=1
+		echo "$3: rows differ:"
+		head -c 1500 "$2.diff"
+	fi
+	if ! cmp -s "$1/checkpoints/last.safetensors" "$2/checkpoints/last.safetensors"; then
+		code=1
+		echo "$3: the weights differ"
+	fi
+	[ $code = 0 ] && note "$3 the same to the last bit" || note "$3 differs"
+	return $code
+}
+
+part_processes() {
+	local policy how bad=0 ways='1_tcp 2_tcp' gpus
+	gpus=$(grep -c '^cuda:[0-9]' "$out/doctor.log")
+	if [ "$gpus" -lt 2 ]; then
+		note "NCCL not tried: one GPU"
+	elif ! grep -q 'by NCCL' "$out/doctor.log"; then
+		note "NCCL not tried: no libnccl.so.2"
+		bad=1
+	else
+		ways+=' 2_nccl'
+	fi
+	for policy in pointer qwen2_5_vl seq2seq; do
+		for how in $ways; do
+			# shellcheck disable=SC2046 # words
+			within 60 "$run" $(tiny $policy) device=cuda deterministic=true report.plots=false checks.off=[preflight] parallel.shards=2 \
+				parallel.processes="${how%_*}" parallel.backend="${how#*_}" hydra.run.dir="$out/processes-$policy-$how" \
+				>"$out/processes-$policy-$how.log" 2>&1 || { tail -n 3 "$out/processes-$policy-$how.log"; bad=1; continue 2; }
+			[ "$how" = 1_tcp ] || same "$out/processes-$policy-1_tcp" "$out/processes-$policy-$how" "$policy ${how#*_}" || bad=1
+		done
 	done
 	return $bad
 }

@@ -134,7 +134,7 @@ func (m *machineJSON) text(verbose bool) string {
 	if m.NCCL == "" {
 		line("processes", "exchange over TCP (no libnccl.so.2 for parallel.backend=nccl)")
 	} else {
-		line("processes", "exchange over TCP, or from GPU to GPU by NCCL %s (parallel.backend=nccl)", m.NCCL)
+		line("processes", "exchange over TCP, or by NCCL %s (parallel.backend=nccl)", m.NCCL)
 	}
 	if verbose {
 		for _, text := range m.Build {

@@ -97,7 +97,7 @@ func decodeBMP(data []byte) (*RGB, error) {
 	}
 	const compression, masks = 30, 3 // where it stands; BI_BITFIELDS
 	if m, ok := img.(*image.NRGBA); ok && data[compression] != masks {
-		return fourSamples(m, bare), nil
+		return bare(m), nil
 	}
 	return ToRGB(img), nil
 }

@@ -18,20 +18,15 @@ const (
 	tiffFillOrder, tiffOrientation, tiffPlanar = 266, 274, 284
 	tiffExtraSamples                           = 338
 
-	tiffRGB, tiffCMYK               = 2, 5 // photometric interpretations
-	tiffAssociated, tiffUnassociate = 1, 2 // alpha as an extra sample: colours multiplied by it, or not
+	tiffRGB          = 2 // photometric interpretation
+	tiffUnassociated = 2 // alpha as an extra sample, by which colours are not multiplied
 )
 
 // tiffFile is the first directory of a file.
 type tiffFile struct {
 	data    []byte
-	order   byteOrder
+	order   binary.ByteOrder
 	entries [][]byte // of 12 bytes: tag, type, count, value or offset
-}
-
-type byteOrder interface {
-	binary.ByteOrder
-	binary.AppendByteOrder
 }
 
 func openTIFF(data []byte) (*tiffFile, error) {
@@ -98,37 +93,13 @@ func (t *tiffFile) value(tag uint16, otherwise int) int {
 	return otherwise
 }
 
-// with returns the file with a directory that gives tags one value each.
-func (t *tiffFile) with(values map[uint16]uint16) []byte {
-	const short = 3
-	entries := slices.Clone(t.entries)
-	for tag, v := range values {
-		e := t.order.AppendUint16(t.order.AppendUint16(nil, tag), short)
-		e = t.order.AppendUint16(t.order.AppendUint32(e, 1), v)
-		e = append(e, 0, 0)
-		i, found := slices.BinarySearchFunc(entries, tag, func(e []byte, tag uint16) int { return int(t.order.Uint16(e)) - int(tag) })
-		if found {
-			entries[i] = e
-		} else {
-			entries = slices.Insert(entries, i, e)
-		}
-	}
-	data := bytes.Clone(t.data)
-	if len(data)%2 == 1 {
-		data = append(data, 0)
-	}
-	t.order.PutUint32(data[4:], uint32(len(data)))
-	data = t.order.AppendUint16(data, uint16(len(entries)))
-	return append(append(data, slices.Concat(entries...)...), 0, 0, 0, 0)
-}
-
 // tiffSize returns the sides of the picture as Pillow shows it.
 func tiffSize(r io.Reader) (image.Config, error) {
 	data, err := io.ReadAll(r) // the directory may stand at the end
 	if err != nil {
 		return image.Config{}, err
 	}
-	t, data, _, err := plainTIFF(data)
+	t, err := readTIFF(data)
 	if err != nil {
 		return image.Config{}, err
 	}
@@ -139,28 +110,27 @@ func tiffSize(r io.Reader) (image.Config, error) {
 	return c, err
 }
 
-// plainTIFF returns a file as Go's decoder can read it. It knows neither CMYK nor an extra sample that is no alpha: four samples a
-// pixel are read as colours with alpha, for decodeTIFF to understand.
-func plainTIFF(data []byte) (t *tiffFile, plain []byte, four bool, err error) {
-	if t, err = openTIFF(data); err != nil {
-		return nil, nil, false, fmt.Errorf("tiff: %w", err)
+// readTIFF reads a file's directory, and refuses what Go's decoder does not read as Pillow does.
+func readTIFF(data []byte) (*tiffFile, error) {
+	t, err := openTIFF(data)
+	if err != nil {
+		return nil, fmt.Errorf("tiff: %w", err)
 	}
-	bits, photometric := t.values(tiffBits), t.value(tiffPhotometric, 0)
-	if t.value(tiffPlanar, 1) != 1 && len(bits) > 1 {
-		return nil, nil, false, errors.New("tiff: the samples of a pixel stand apart (PlanarConfiguration 2): want them together")
+	bits := t.values(tiffBits)
+	switch {
+	case t.value(tiffPlanar, 1) != 1 && len(bits) > 1:
+		return nil, errors.New("tiff: the samples of a pixel stand apart (PlanarConfiguration 2): want them together")
+	case t.value(tiffFillOrder, 1) != 1:
+		return nil, errors.New("tiff: bits from the lowest to the highest (FillOrder 2): want 1")
+	case len(bits) > 3 && (t.value(tiffPhotometric, 0) != tiffRGB || t.value(tiffExtraSamples, 0) != tiffUnassociated):
+		return nil, errors.New("tiff: ink, or colours multiplied by an alpha: want RGB, grey or a palette, an alpha apart (ExtraSamples 2)")
 	}
-	if t.value(tiffFillOrder, 1) != 1 {
-		return nil, nil, false, errors.New("tiff: bits from the lowest to the highest (FillOrder 2): want 1")
-	}
-	if len(bits) != 4 || photometric != tiffRGB && photometric != tiffCMYK {
-		return t, data, false, nil
-	}
-	return t, t.with(map[uint16]uint16{tiffPhotometric: tiffRGB, tiffExtraSamples: tiffUnassociate}), true, nil
+	return t, nil
 }
 
 // decodeTIFF decodes as Pillow does, which turns the picture by its tag.
 func decodeTIFF(data []byte) (*RGB, error) {
-	t, data, four, err := plainTIFF(data)
+	t, err := readTIFF(data)
 	if err != nil {
 		return nil, err
 	}
@@ -168,48 +138,7 @@ func decodeTIFF(data []byte) (*RGB, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out *RGB
-	if four {
-		out = fourSamples(img, t.meaning())
-	} else {
-		out = ToRGB(img)
-	}
-	return out.turn(t.value(tiffOrientation, 1)), nil
-}
-
-// meaning returns what the four samples of a pixel are.
-func (t *tiffFile) meaning() func(a, b, c, d uint8) [3]uint8 {
-	switch extra := t.values(tiffExtraSamples); {
-	case t.value(tiffPhotometric, 0) == tiffCMYK:
-		return fromCMYK
-	case len(extra) > 0 && extra[0] == 0:
-		return bare
-	case len(extra) > 0 && extra[0] == tiffAssociated:
-		return func(r, g, b, alpha uint8) [3]uint8 {
-			if a := int(alpha); a > 0 {
-				r, g, b = clamp(int(r)*255/a), clamp(int(g)*255/a), clamp(int(b)*255/a)
-			}
-			return onWhite(r, g, b, alpha)
-		}
-	}
-	return onWhite
-}
-
-// fourSamples reads the bytes of each pixel, the high ones where a sample has two.
-func fourSamples(img image.Image, colour func(a, b, c, d uint8) [3]uint8) *RGB {
-	out := newRGB(img.Bounds().Dx(), img.Bounds().Dy())
-	var pix []uint8
-	width := 1
-	switch m := img.(type) {
-	case *image.NRGBA:
-		pix = m.Pix
-	case *image.NRGBA64:
-		pix, width = m.Pix, 2
-	}
-	for to := out.Pix; len(to) > 0; to, pix = to[3:], pix[4*width:] {
-		*(*[3]uint8)(to) = colour(pix[0], pix[width], pix[2*width], pix[3*width])
-	}
-	return out
+	return ToRGB(img).turn(t.value(tiffOrientation, 1)), nil
 }
 
 // turn returns the picture of which m is stored by an orientation of TIFF and EXIF: 2 mirrored, 3 upside down, 5 to 8 on its side.

@@ -27,14 +27,20 @@ func decodeWebP(data []byte) (*RGB, error) {
 	}
 	for _, c := range chunks {
 		if nrgba, ok := img.(*image.NRGBA); ok && c.kind == "VP8L" && len(c.body) >= 5 && c.body[4]&16 == 0 {
-			return fourSamples(nrgba, bare), nil // the file says that its alpha means nothing
+			return bare(nrgba), nil // the file says that its alpha means nothing
 		}
 	}
 	return webpColours(img), nil
 }
 
 // bare drops an alpha.
-func bare(r, g, b, _ uint8) [3]uint8 { return [3]uint8{r, g, b} }
+func bare(m *image.NRGBA) *RGB {
+	out := newRGB(m.Rect.Dx(), m.Rect.Dy())
+	for to, from := out.Pix, m.Pix; len(to) > 0; to, from = to[3:], from[4:] {
+		copy(to[:3], from)
+	}
+	return out
+}
 
 func webpColours(img image.Image) *RGB {
 	switch m := img.(type) {
@@ -92,7 +98,7 @@ func firstFrame(header, frame []byte, alpha bool) (*RGB, error) {
 	}
 	m := webpColours(img)
 	if nrgba, ok := img.(*image.NRGBA); ok && !alpha {
-		m = fourSamples(nrgba, bare)
+		m = bare(nrgba)
 	}
 	if alpha {
 		for i := range canvas.Pix {

@@ -86,7 +86,7 @@ func (r *run) follow(ctx context.Context) (err error) {
 	}
 	err = torchx.Try(func() error { return task.Run(ctx, r.Job) })
 	if errors.Is(err, phases.ErrInterrupted) {
-		err = cmp.Or(context.Cause(ctx), context.Canceled)
+		err = cmp.Or(asked(ctx, err), context.Canceled)
 	}
 	return err
 }

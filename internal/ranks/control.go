@@ -101,9 +101,9 @@ func (l *link) hear(timeout time.Duration) (err error) {
 func (g *Group) silent(l *link, err error) *Error {
 	where := "before its first heartbeat"
 	if b := l.last.Load(); b != nil {
-		where = "while it computed"
+		where = "last heard while it computed"
 		if b.Doing != "" {
-			where = "in " + b.Doing
+			where = "last heard in " + b.Doing
 		}
 	}
 	what := "it ended without a word"

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"fulcrum/internal/stdout"
 )
 
 // hello is what a process says first on each of its two connections.
@@ -31,6 +33,9 @@ type welcome struct {
 
 // meeting is how long processes wait for each other: the nodes of a queue do not start at once.
 const meeting = 5 * time.Minute
+
+// patient is how long a process waits for others in silence.
+const patient = 10 * time.Second
 
 // telling is how long a process that has failed looks for the others.
 const telling = 20 * time.Second
@@ -107,7 +112,7 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 	g.hosts[0] = hostname()
 	var data, control [][]guest = make([][]guest, p.Size), make([][]guest, p.Size)
 	wrong := p.failed
-	missing := 2 * (p.Size - 1)
+	missing, slow := 2*(p.Size-1), time.After(patient)
 	for missing > 0 && wrong == "" {
 		select {
 		case of := <-guests:
@@ -131,6 +136,8 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 				g.hosts[of.Rank] = of.Host
 			}
 			missing--
+		case <-slow:
+			stdout.Message(stdout.Errors(), fmt.Sprintf("waiting for %s of %d (%s), at most %v", absent(control), p.Size, p.By, meeting))
 		case e := <-early:
 			wrong = e.Error()
 		case <-ctx.Done():
@@ -225,7 +232,7 @@ func join(ctx context.Context, p *Place) (*Group, error) {
 	var conns [2]net.Conn
 	var in [2]*bufio.Reader
 	for i := range conns {
-		conn, err := dial(ctx, address)
+		conn, err := dial(ctx, p, address)
 		if err != nil {
 			return nil, fmt.Errorf("rank %d cannot reach rank 0 at %s (%s): %w", p.Rank, address, p.By, err)
 		}
@@ -259,12 +266,16 @@ func join(ctx context.Context, p *Place) (*Group, error) {
 }
 
 // dial tries until rank 0 listens.
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	for {
+func dial(ctx context.Context, p *Place, address string) (net.Conn, error) {
+	for begin, said := time.Now(), false; ; {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", address)
 		if err == nil || ctx.Err() != nil {
 			return conn, err
+		}
+		if !said && time.Since(begin) > patient {
+			said = true
+			stdout.Message(stdout.Errors(), fmt.Sprintf("rank %d waits for rank 0 at %s (%s), at most %v", p.Rank, address, p.By, meeting))
 		}
 		select {
 		case <-ctx.Done():

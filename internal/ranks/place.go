@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -33,7 +34,10 @@ func Here() (*Place, error) {
 	switch {
 	case os.Getenv(rankVariable) != "":
 		return place("run", rankVariable, sizeVariable, rankVariable, os.Getenv(addressVariable), os.Getenv(secretVariable))
-	case os.Getenv("RANK") != "" && os.Getenv("WORLD_SIZE") != "" && os.Getenv("MASTER_ADDR") != "":
+	case os.Getenv("RANK") != "" && os.Getenv("WORLD_SIZE") != "":
+		if os.Getenv("MASTER_ADDR") == "" && os.Getenv("WORLD_SIZE") != "1" {
+			return nil, errors.New("RANK and WORLD_SIZE are set, as torchrun does, and MASTER_ADDR is not: want all three, or none")
+		}
 		p, err := place("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK",
 			os.Getenv("MASTER_ADDR")+":"+os.Getenv("MASTER_PORT"),
 			os.Getenv("TORCHELASTIC_RUN_ID")+"/"+os.Getenv("TORCHELASTIC_RESTART_COUNT"))

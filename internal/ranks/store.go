@@ -70,7 +70,7 @@ func storeText(w *bufio.Writer, text string) {
 
 // withStore talks to the agent's store.
 func withStore(ctx context.Context, p *Place, talk func(w *bufio.Writer, r *bufio.Reader) error) error {
-	conn, err := dial(ctx, p.Address)
+	conn, err := dial(ctx, p, p.Address)
 	if err == nil {
 		defer conn.Close()
 		stop := context.AfterFunc(ctx, func() { conn.Close() })

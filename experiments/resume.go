@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/configs"
@@ -67,7 +68,7 @@ func (a App) openSaved(dir string, itself bool, overrides []string) (*configs.Co
 }
 
 // Resume goes on with an interrupted run from its last state, in its own folder. A folder without a
-// usable state starts over in place; a finished run says so. Overrides may change what no number depends on.
+// usable state starts over in place; a finished run says so. Overrides may change where and how it is computed, from here on.
 func (a App) Resume(ctx context.Context, dir string, overrides ...string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -94,7 +95,7 @@ func (a App) Resume(ctx context.Context, dir string, overrides ...string) error 
 		return err
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true,
-		trackers: a.Trackers, judge: a.judge}
+		anew: overrides, trackers: a.Trackers, judge: a.judge}
 	s, err := record.ReadSummary(dir)
 	switch place, failed := ranks.Here(); {
 	case cmp.Or(err, failed) != nil:
@@ -107,19 +108,21 @@ func (a App) Resume(ctx context.Context, dir string, overrides ...string) error 
 	return r.goOn(ctx, dir)
 }
 
-// anew composes the run in dir again with overrides of keys that its numbers do not depend on.
+// anew composes the run in dir with overrides of keys that may be given anew.
 func (a App) anew(was *configs.Composed, dir string, overrides []string) (*configs.Composed, error) {
 	c, _, err := a.openSaved(dir, true, overrides)
 	if err != nil {
 		return nil, err
 	}
-	hash, failed := runfolder.Fingerprint(was)
-	same, err := runfolder.HasFingerprint(c, hash)
-	if err = cmp.Or(failed, err); err == nil && (!same || c.Value("dry_run") != was.Value("dry_run")) {
-		return nil, usage.Errorf("%s: a resumed run keeps what it computes; to begin a new run where %s ended: %s",
-			program.Quoted(overrides...), dir, program.Command(append([]string{"init.checkpoint=" + dir}, overrides...)...))
+	if !runfolder.Alike(was, c) {
+		others := slices.DeleteFunc(slices.Clone(overrides), func(key string) bool {
+			one, _, err := a.openSaved(dir, true, []string{key})
+			return err == nil && runfolder.Alike(was, one)
+		})
+		return nil, usage.Errorf("%s: a resumed run keeps its configuration but for the keys that %s names; a new run with it: %s",
+			program.Quoted(others...), program.Command("help", "resume"), program.OnFolder("--rerun", dir, others...))
 	}
-	return c, cmp.Or(err, c.RefuseIdle(c.Idle(c.Typed(overrides))))
+	return c, c.RefuseIdle(c.Idle(c.Typed(overrides)))
 }
 
 // goOn resumes the run in dir.
@@ -155,6 +158,11 @@ func (r *run) goOn(ctx context.Context, dir string) error {
 				return usage.Errorf("%s: the configuration in %s differs from the state's; start anew "+
 					"elsewhere: %s", dir, runfolder.Marker, program.OnFolder("--rerun", dir))
 			}
+		}
+	}
+	if len(r.anew) > 0 {
+		if err := f.Renew(c); err != nil {
+			return err
 		}
 	}
 	return execute(ctx, r, f)

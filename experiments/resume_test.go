@@ -270,12 +270,15 @@ func TestResumeRefusals(t *testing.T) {
 			write(t, tc.file, text)
 		})
 	}
-	for key, want := range map[string]string{"grpo.lr=1": "a resumed run keeps what it computes", "dry_run=true": "keeps what it computes",
-		"vl.path=x": "vl.path belongs to policy=qwen2_5_vl", "checks.of=[kl_jump]": "did you mean checks.off?", "hydra.run.dir=x": "for sweeps",
-		"parallel.processes=2": "want at most 1, the shards of a step"} {
+	for key, want := range map[string]string{"grpo.lr=1": "a resumed run keeps its configuration", "report.plots=true": "keeps its",
+		"dry_run=true": "--rerun", "vl.path=x": "vl.path belongs to policy=qwen2_5_vl", "checks.of=[kl_jump]": "did you mean checks.off?",
+		"hydra.run.dir=x": "for sweeps", "parallel.processes=2": "want at most 1, the shards of a step"} {
 		refused(t, run(t, "resume", dir, key), 2, want)
 	}
-	mustRun(t, "resume", dir, "checks.off=[preflight, ess_uniform]", "checkpoint.keep_states=1", "logging.progress=false") // nothing was lost
+	mustRun(t, "resume", dir, "checks.off=[preflight, ess_uniform]", "checkpoint.keep_states=1") // nothing was lost
+	if config := read(t, config); !strings.Contains(config, "keep_states: 1") {
+		t.Errorf("the configuration of the folder is not the one that the run ended with:\n%s", config)
+	}
 	want, _ := trained(t)
 	got := outcomeOf(t, dir)
 	outcomeOf(t, want).Same(t, got, got.Resumes)

@@ -43,6 +43,7 @@ type run struct {
 	folder   *runfolder.Folder
 	instead  string // of a dry run: the folder that the run would have
 	resumed  bool
+	anew     []string // overrides of a resumed run
 	begin    time.Time
 	trackers map[string]tracker.Open
 	judge    func(dir string, epochs int) (job.JudgeFunc, error)
@@ -242,6 +243,10 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		return err
 	}
 	defer r.Log.Close()
+	for _, key := range r.anew { // the value may be a secret
+		key, _, _ = strings.Cut(key, "=")
+		r.Log.Infof("goes on with another value of %s", key)
+	}
 	for _, text := range r.composed.HydraIdle() {
 		r.Log.Warnf("%s", text)
 	}

@@ -23,8 +23,9 @@ run resume multirun/lr hydra.sweeper.n_trials=80
 
 run resume RUN_FOLDER [parallel.processes=N] [lvlm.url=ADDRESS] …
 run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
-Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed. Keys that no number
-of a run depends on may be given anew: parallel (not shards), checks, logging, on_end, lvlm.url, checkpoint.keep_states, ….
+Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed. A run may go on
+with others, from then on, of these keys: checks, on_end, parallel.processes, backend and timeout_seconds, lvlm.url, key_env, concurrency,
+timeout_seconds, retries and store, checkpoint.on_damage and keep_states, optim.state=offload.
 ` + sweep.AcceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
 ` + detachFlag + ` leaves it to a process of its own. How a sweep runs and is judged may be given anew,
 what its jobs compute may not (docs/sweeps.md).
@@ -39,11 +40,13 @@ what its jobs compute may not (docs/sweeps.md).
 					r.Overrides = append(r.Overrides, arg)
 				case len(dirs) > 0 && strings.Contains(arg, "="):
 					keys = append(keys, arg)
+				case strings.Contains(arg, "=") && runfolder.CheckExists(arg) != nil:
+					return usage.Errorf("%s: want the folder first: %s", arg, program.Command("resume", "RUN_FOLDER", arg))
 				default:
 					dirs = append(dirs, arg)
 				}
 			}
-			if err := want(dirs, 1, "resume RUN_FOLDER`, or `run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+
+			if err := want(dirs, 1, "resume RUN_FOLDER [KEY=VALUE …]`, or `run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+
 				"] [hydra.sweeper.n_trials=N]"); err != nil {
 				return err
 			}
@@ -53,7 +56,8 @@ what its jobs compute may not (docs/sweeps.md).
 			}
 			if sweep.Exists(dir) {
 				if len(keys) > 0 {
-					return usage.Errorf("%s: a resumed sweep keeps what its jobs compute", program.Quoted(keys...))
+					return usage.Errorf("%s: a resumed sweep keeps its jobs' keys: those of hydra may be given anew (docs/sweeps.md)",
+						program.Quoted(keys...))
 				}
 				if err := sweep.Resume(s.ctx, s.app, dir, r); err != nil || r.Detached {
 					return err
@@ -64,7 +68,7 @@ what its jobs compute may not (docs/sweeps.md).
 				return err
 			}
 			if len(r.Overrides) > 0 || f.NFlag() > 0 {
-				return usage.Errorf("%s: flags and keys of hydra are for sweeps; there is none", dir)
+				return usage.Errorf("%s is a run: flags and keys of hydra are for sweeps", dir)
 			}
 			return s.app.Resume(s.ctx, dir, keys...)
 		},

@@ -108,7 +108,7 @@ func sentence(from *phases.Saved, total int, drawn []int, files, processes int, 
 	if killed {
 		how += ", killed once on the way"
 	}
-	return fmt.Sprintf("proven: %d of %d steps repeated from %s, %s; %s that were drawn and %s have the same bytes",
+	return fmt.Sprintf("proven: %d of %d steps repeated from %s, %s; %s drawn and %s have the same bytes",
 		total-begun, total, origin, how, page.Plural(len(drawn), "row"), page.Plural(files, "checkpoint"))
 }
 

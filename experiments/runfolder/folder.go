@@ -326,6 +326,15 @@ func (f *Folder) Snapshot(c *configs.Composed) error {
 	return nil
 }
 
+// Renew writes the configuration with which the run goes on.
+func (f *Folder) Renew(c *configs.Composed) error {
+	text, err := c.YAML("job", false, "")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(f.Dir, Marker), []byte(text), 0o644)
+}
+
 // Link makes a folder of another name, hydra.output_subdir, lead to .hydra: one configuration, which a resume reads.
 func (f *Folder) Link(name string) error {
 	if name == "" || name == ".hydra" {

@@ -149,12 +149,23 @@ func Enter(cwd, dir string) error {
 	return nil
 }
 
+// where are the keys that say where and how a run is computed, not what it computes and writes: they may be given anew when it goes on.
+func where() []string {
+	return []string{"hydra", "checks", "on_end", "parallel.processes", "parallel.backend", "parallel.timeout_seconds", "lvlm.url",
+		"lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store", "checkpoint.on_damage",
+		"checkpoint.keep_states", `optim.state="offload"`}
+}
+
 // Fingerprint returns the hash of the values that decide what a run computes, those at their defaults left out.
 func Fingerprint(c *configs.Composed) (string, error) {
-	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval.cluster",
-		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", "vars", // where and how it is computed
-		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store",
-		"checkpoint.on_damage", "checkpoint.keep_states", `optim.state="offload"`)
+	return c.Fingerprint(append(where(), "logging", "report", "predict", "dry_run", "eval.cluster", "evidence", "vars")...)
+}
+
+// Alike reports whether a run of one configuration may go on with another.
+func Alike(a, b *configs.Composed) bool {
+	one, err := a.Fingerprint(where()...)
+	other, failed := b.Fingerprint(where()...)
+	return err == nil && failed == nil && one == other
 }
 
 // HasFingerprint reports whether c is the configuration that a run was saved under.

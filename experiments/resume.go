@@ -150,11 +150,11 @@ func (r *run) goOn(ctx context.Context, dir string) error {
 			return err
 		}
 		if r.Saved != nil {
-			same, err := runfolder.HasFingerprint(c, r.Saved.ConfigHash())
+			hash, err := runfolder.Fingerprint(c)
 			if err != nil {
 				return err
 			}
-			if !same {
+			if hash != r.Saved.ConfigHash() {
 				return usage.Errorf("%s: the configuration in %s differs from the state's; start anew "+
 					"elsewhere: %s", dir, runfolder.Marker, program.OnFolder("--rerun", dir))
 			}

@@ -24,7 +24,8 @@ type Learner struct {
 	total    int // optimizer steps of the whole phase
 	groups   []lrGroup
 
-	sent, whole []float32 // of processes: memory for what they exchange
+	sent  [2][]float32 // of processes: memory for the messages that are under way
+	whole []float32    // and for what rank 0 makes of them
 
 	recordings map[string]*recording // of steps, by Key and layout (record.go)
 	remarked   bool                  // the log says why steps are not recorded

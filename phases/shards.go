@@ -185,34 +185,42 @@ func (l *Learner) updateOwn(squares float64, losses []float64, lr float64) (mome
 		}
 		return l.Params.AddSquares(parts), nil
 	}
-	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
-		piece := Span{from, to}
-		l.sent = l.values(l.sent[:0], like, l.share(group.Rank(), piece))
-		whole, err := group.Combine("the weights of a step", bytesOf(l.sent), nil, func(all [][]byte) [][]byte {
+	pieces := l.pieces()
+	err = group.Combine("the weights of a step", len(pieces),
+		func(i int) []byte {
+			of := &l.sent[i%2]
+			*of = l.values((*of)[:0], like, l.share(group.Rank(), pieces[i]))
+			return bytesOf(*of)
+		},
+		func(i int, all [][]byte) [][]byte {
 			l.whole = l.whole[:0]
 			for _, theirs := range all {
 				l.whole = append(l.whole, floatsOf(theirs)...)
 			}
 			parts := slices.Repeat([][]byte{bytesOf(l.whole)}, len(all))
 			for rank := range parts {
-				if l.share(rank, piece) == piece { // it has them
+				if l.share(rank, pieces[i]) == pieces[i] { // it has them
 					parts[rank] = nil
 				}
 			}
 			return parts
+		},
+		func(i int, whole []byte) {
+			if len(whole) > 0 {
+				l.set(like, pieces[i], whole)
+			}
 		})
-		if err != nil {
-			return 0, err
-		}
-		if len(whole) > 0 {
-			l.set(like, piece, whole)
-		}
-	}
-	return l.Params.AddSquares(parts), nil
+	return l.Params.AddSquares(parts), err
 }
 
-// largestPiece is the number of elements of the flat buffers that processes exchange at a time: no message is as large as the model.
-const largestPiece = 1 << 20
+// pieces are the parts of the flat buffers that processes exchange at a time: no message is as large as the model.
+func (l *Learner) pieces() (all []Span) {
+	const largest = 1 << 20
+	for from, to := range objective.Spans(l.Params.Numel(), new(largest)) {
+		all = append(all, Span{from, to})
+	}
+	return all
+}
 
 // share is what a process updates of a piece; it may be empty.
 func (l *Learner) share(rank int, piece Span) Span {
@@ -308,30 +316,32 @@ func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
 			node.Sum.Free()
 		}
 	}()
-	for from, to := range objective.Spans(l.Params.Numel(), new(largestPiece)) {
-		piece := Span{from, to}
-		if l.env.Devices != nil {
+	pieces := l.pieces()
+	if l.env.Devices != nil {
+		for _, piece := range pieces {
 			if err := g.sumOnDevices(nodes, piece); err != nil {
 				return group.Why(err)
 			}
-			continue
 		}
-		l.sent = l.sent[:0]
-		for _, node := range nodes {
-			l.sent = l.values(l.sent, g.at(node.Sum), piece)
-		}
-		sum, err := group.Combine("the gradient of a step", bytesOf(l.sent), nil,
-			func(all [][]byte) [][]byte { return l.sumPiece(piece, all) })
-		if err != nil {
-			return err
-		}
-		own := l.share(group.Rank(), piece)
-		if group.First() {
-			own = piece
-		}
-		l.set(grad, own, sum)
+		return nil
 	}
-	return nil
+	return group.Combine("the gradient of a step", len(pieces),
+		func(i int) []byte {
+			of := &l.sent[i%2]
+			*of = (*of)[:0]
+			for _, node := range nodes {
+				*of = l.values(*of, g.at(node.Sum), pieces[i])
+			}
+			return bytesOf(*of)
+		},
+		func(i int, all [][]byte) [][]byte { return l.sumPiece(pieces[i], all) },
+		func(i int, sum []byte) {
+			own := l.share(group.Rank(), pieces[i])
+			if group.First() {
+				own = pieces[i]
+			}
+			l.set(grad, own, sum)
+		})
 }
 
 // sumPiece adds the nodes of all processes, and returns for each what it needs of the sum.

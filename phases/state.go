@@ -126,18 +126,14 @@ func (s *PhaseState) join(by *ranks.Group) error {
 	if by == nil {
 		return nil
 	}
-	for _, x := range []*[]float32{&s.M, &s.V} {
-		whole, err := by.Combine("the moments of a state", bytesOf(*x), nil, func(all [][]byte) [][]byte {
-			made := make([][]byte, len(all))
-			made[0] = slices.Concat(all...)
-			return made
-		})
-		if err != nil {
-			return err
-		}
-		*x = floatsOf(whole)
+	moments := []*[]float32{&s.M, &s.V}
+	joined := func(_ int, all [][]byte) [][]byte {
+		made := make([][]byte, len(all))
+		made[0] = slices.Concat(all...)
+		return made
 	}
-	return nil
+	return by.Combine("the moments of a state", len(moments), func(i int) []byte { return bytesOf(*moments[i]) }, joined,
+		func(i int, made []byte) { *moments[i] = floatsOf(made) })
 }
 
 // saveFolder writes a folder in one step: it is complete or absent.

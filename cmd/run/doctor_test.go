@@ -17,7 +17,7 @@ import (
 
 // deviceThatWorks is what the doctor finds on a machine with a GPU.
 func deviceThatWorks() *machineJSON {
-	return &machineJSON{Libtorch: "2.11.0", Products: true,
+	return &machineJSON{Libtorch: "2.11.0", Products: true, NCCL: "2.28.9",
 		CUDA: []deviceJSON{{Name: "NVIDIA H100", BFloat16: true, Flash: true, NVRTC: true}}}
 }
 

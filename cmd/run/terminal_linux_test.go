@@ -274,7 +274,7 @@ func TestPrintedCommands(t *testing.T) {
 		{[]string{"watch", path("run2")}, [][]string{{"resume", path("run2")}}},
 		{[]string{"status", path("sweep2")}, [][]string{{"report", path("sweep2/0")}, {"resume", path("sweep2/0")}}},
 		{[]string{"status", root}, [][]string{{"ls", root}}},
-		{[]string{"resume", path("run"), "seed=4"}, [][]string{{"init.checkpoint=" + path("run"), "seed=4"}}},
+		{[]string{"resume", path("run"), "seed=4"}, [][]string{{"help", "resume"}, {"--rerun", path("run"), "seed=4"}}},
 		{[]string{"checkpoint", "export", path("run"), path("x.pt")}, [][]string{{"checkpoint", "export", path("run"), "--format", "pt",
 			"--out", path("x.pt")}}},
 	} {

@@ -168,12 +168,6 @@ func Alike(a, b *configs.Composed) bool {
 	return err == nil && failed == nil && one == other
 }
 
-// HasFingerprint reports whether c is the configuration that a run was saved under.
-func HasFingerprint(c *configs.Composed, saved string) (bool, error) {
-	hash, err := Fingerprint(c)
-	return err == nil && hash == saved, err
-}
-
 // Repeats is the environment variable of a run that is repeated for a proof: it tells nobody.
 const Repeats = "FULCRUM_REPEATS"
 
@@ -187,8 +181,8 @@ func Unchanged(c *configs.Composed) error {
 	if want == "" {
 		return nil
 	}
-	same, err := HasFingerprint(c, want)
-	if err != nil || same {
+	hash, err := Fingerprint(c)
+	if err != nil || hash == want {
 		return err
 	}
 	return usage.Errorf("the configuration has changed since the sweep was composed: `run resume SWEEP_FOLDER` says what has changed")

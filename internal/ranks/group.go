@@ -89,18 +89,22 @@ func (g *Group) lead(mine frame, of func([][]byte) [][]byte, memory [][]byte) ([
 
 // follow is the share of any other rank.
 func (g *Group) follow(mine frame, memory [][]byte) ([]frame, error) {
-	l := g.links[0]
-	if err := send(l.out, mine); err != nil {
-		return nil, g.lost(l, err)
+	if err := send(g.links[0].out, mine); err != nil {
+		return nil, g.lost(g.links[0], err)
 	}
+	return g.answer(mine.Body, memory)
+}
+
+// answer reads rank 0's answer to a message.
+func (g *Group) answer(message []byte, memory [][]byte) ([]frame, error) {
 	all := make([]frame, len(g.hosts))
 	for rank := range all {
 		var err error
-		if all[rank], err = receive(l.in, &memory[rank]); err != nil {
-			return nil, g.lost(l, err)
+		if all[rank], err = receive(g.links[0].in, &memory[rank]); err != nil {
+			return nil, g.lost(g.links[0], err)
 		}
 	}
-	all[g.rank].Body = mine.Body
+	all[g.rank].Body = message
 	return all, nil
 }
 

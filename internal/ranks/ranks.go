@@ -23,29 +23,61 @@ func (g *Group) Exchange(name string, message []byte, failed error) ([][]byte, e
 	return g.round(name, message, failed, nil)
 }
 
-// Combine gives each process what rank 0 makes for it of the messages of all, both by rank. Messages are valid until the next one.
-func (g *Group) Combine(name string, message []byte, failed error, of func(all [][]byte) [][]byte) ([]byte, error) {
-	if g == nil {
-		return of([][]byte{message})[0], failed
+// Combine gives each process n times what rank 0 makes for it of the messages of all, both by rank. While one is answered the next is on
+// its way: a message stays as it is until the one after next is asked for, an answer until the next.
+func (g *Group) Combine(name string, n int, message func(i int) []byte, of func(i int, all [][]byte) [][]byte,
+	take func(i int, made []byte)) error {
+	if g.rank == 0 {
+		for i := range n {
+			made, err := g.round(name, message(i), nil, func(all [][]byte) [][]byte { return of(i, all) })
+			if err != nil {
+				return err
+			}
+			take(i, made[0])
+		}
+		return nil
 	}
-	out, err := g.round(name, message, failed, of)
-	if err != nil {
-		return nil, err
+	g.turn.Lock()
+	defer g.turn.Unlock()
+	defer g.doing.Store(nil)
+	frames, over := make(chan frame), make(chan struct{})
+	go func() {
+		defer close(over)
+		for f := range frames {
+			if err := send(g.links[0].out, f); err != nil {
+				g.lost(g.links[0], err) // which ends the wait for an answer
+			}
+		}
+	}()
+	defer func() {
+		close(frames)
+		<-over
+	}()
+	for i := range n + 1 {
+		if i < n {
+			frames <- g.next(name, message(i), nil)
+		}
+		if i == 0 {
+			continue
+		}
+		all, err := g.answer(nil, g.memory)
+		if err != nil {
+			return err
+		}
+		made, err := bodies(g, all, nil)
+		if err != nil {
+			return err
+		}
+		take(i-1, made[0])
 	}
-	return out[0], nil
+	return nil
 }
 
-// round exchanges messages. With of, rank 0 makes one for each process of all, which that gets as rank 0's.
+// round exchanges messages. With of, rank 0, which asks for it, makes one for each process of all, which that gets as rank 0's.
 func (g *Group) round(name string, message []byte, failed error, of func([][]byte) [][]byte) ([][]byte, error) {
 	g.turn.Lock()
 	defer g.turn.Unlock()
-	mine := frame{Name: name, Body: message}
-	if failed != nil {
-		mine.Failed, mine.Stopped, mine.Body = failed.Error(), errors.Is(failed, context.Canceled), nil
-	}
-	g.seq++
-	mine.Seq = g.seq
-	g.doing.Store(new(mine.what()))
+	mine := g.next(name, message, failed)
 	defer g.doing.Store(nil)
 	memory := g.memory
 	if of == nil {
@@ -62,6 +94,17 @@ func (g *Group) round(name string, message []byte, failed error, of func([][]byt
 		return nil, errors.Join(failed, err)
 	}
 	return bodies(g, all, failed)
+}
+
+// next begins an exchange.
+func (g *Group) next(name string, message []byte, failed error) frame {
+	g.seq++
+	f := frame{Name: name, Seq: g.seq, Body: message}
+	if failed != nil {
+		f.Failed, f.Stopped, f.Body = failed.Error(), errors.Is(failed, context.Canceled), nil
+	}
+	g.doing.Store(new(f.what()))
+	return f
 }
 
 // bodies returns the messages, or the error of the first process that has failed; failed is this one's.

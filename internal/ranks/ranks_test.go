@@ -117,14 +117,26 @@ func TestExchange(t *testing.T) {
 						return fmt.Errorf("rank %d got %d numbers and %q of rank %d", g.Rank(), len(of.Numbers), of.Text, rank)
 					}
 				}
-				joined, err := g.Combine("names", []byte(fmt.Sprint(g.Rank())), nil, func(all [][]byte) (made [][]byte) {
-					for rank := range all {
-						made = append(made, slices.Concat(all[rank:]...))
-					}
-					return made
-				})
-				if err != nil || string(joined) != "01234567"[g.Rank():size] {
-					return fmt.Errorf("rank %d: %q %v", g.Rank(), joined, err)
+				var memory [2][]byte
+				joined, pieces := "", rand.IntN(1<<14) // of a message: some are larger than what lies between two processes
+				err = g.Combine("names", i%6,
+					func(k int) []byte {
+						memory[k%2] = append(memory[k%2][:0], strings.Repeat(fmt.Sprint(g.Rank(), k), 1+pieces*g.Rank())...)
+						return memory[k%2]
+					},
+					func(k int, all [][]byte) (made [][]byte) {
+						for rank := range all {
+							made = append(made, slices.Concat(all[rank:]...))
+						}
+						return made
+					},
+					func(k int, made []byte) { joined += string(made[:3]) })
+				want := ""
+				for k := range i % 6 {
+					want += fmt.Sprint(g.Rank(), k)
+				}
+				if err != nil || joined != want {
+					return fmt.Errorf("rank %d: %q, want %q: %v", g.Rank(), joined, want, err)
 				}
 				word, err := Share(g, "word", fmt.Sprint("of ", g.Rank()), nil)
 				if err != nil || word != "of 0" {

@@ -83,7 +83,7 @@ func TestFirstSignalEnds(t *testing.T) {
 		{"watch", []string{"watch", run0}, ""},
 		{"data inspect", []string{"data", "inspect", file}, ""},
 		{"a dry run", small(data, "dry_run=true", "hydra.run.dir="+folder(t)), ""},
-		{"data of a run", small(data, "hydra.run.dir="+reading), "nothing was written, start again with: `run resume " + reading + "`"},
+		{"data of a run", small(data, "hydra.run.dir="+reading), "nothing is saved yet, start again with: `run resume " + reading + "`"},
 		{"planning", grid(), ""},
 		{"planning dry runs", grid("dry_run=true"), ""},
 		{"listing jobs", grid("--cfg", "sweep"), ""},

@@ -49,7 +49,7 @@ func (e *InterruptedError) Error() string {
 		return fmt.Sprintf("%v; %d jobs stay in the cluster's queue, follow them with: %s", e.Cause, e.Outlive, program.OnFolder("attach", e.Dir))
 	}
 	if e.Unsaved {
-		return fmt.Sprintf("%v; nothing was written, start again with: %s", e.Cause, program.OnFolder("resume", e.Dir))
+		return fmt.Sprintf("%v; nothing is saved yet, start again with: %s", e.Cause, program.OnFolder("resume", e.Dir))
 	}
 	return fmt.Sprintf("%v; the state is saved, go on with: %s", e.Cause, program.OnFolder("resume", e.Dir))
 }

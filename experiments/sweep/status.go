@@ -189,8 +189,8 @@ func (s Status) words() string {
 	if s.Epoch > 0 {
 		text += fmt.Sprintf(" after %s epoch %d", s.Phase, s.Epoch)
 	}
-	if s.Cause != "" {
-		text += ": " + s.Cause
+	if s.Cause != "" { // an error of training begins with the same place
+		text += ": " + strings.TrimPrefix(s.Cause, fmt.Sprintf("%s epoch %d: ", s.Phase, s.Epoch))
 	}
 	switch s.State {
 	case record.StateRunning:

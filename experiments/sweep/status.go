@@ -104,15 +104,14 @@ func PrintStatus(dir string) error {
 		}
 	}
 	for _, job := range jobs {
-		switch job.State {
-		case launcher.Running:
+		queued := job.State == launcher.Queued
+		switch {
+		case job.State == launcher.Running, queued && job.Attempts > 0: // it has begun, and was interrupted
 			stdout.Printf("job %d: %s\n", job.Num, runStatus(filepath.Join(dir, job.Dir)))
-		case launcher.Failed, launcher.Lost, launcher.Skipped:
+		case job.State == launcher.Failed, job.State == launcher.Lost, job.State == launcher.Skipped:
 			stdout.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
-		case launcher.Queued:
-			if job.Parent != nil && jobs[*job.Parent].State != launcher.Done {
-				stdout.Printf("job %d waits for job %d (arm %s)\n", job.Num, *job.Parent, jobs[*job.Parent].Arm)
-			}
+		case queued && job.Parent != nil && jobs[*job.Parent].State != launcher.Done:
+			stdout.Printf("job %d waits for job %d (arm %s)\n", job.Num, *job.Parent, jobs[*job.Parent].Arm)
 		}
 	}
 	return nil

@@ -14,7 +14,7 @@ func TestSectionsWithAKind(t *testing.T) {
 	t.Parallel()
 	args := tiny("report.plots=false", "checkpoint.every_steps=2", "data.shapes.train_queries=64", "rce.epochs=1", "grpo.epochs=1",
 		"schedule=[rce,grpo,late_rce,my_grpo]", "+late_rce.kind=rce", "late_rce.epochs=1",
-		"+my_grpo={kind:grpo,lr:1e-5,epochs:2,rollout:online,old_policy:batch}")
+		"+my_grpo={kind:grpo,lr:1e-5,epochs:8,rollout:online,old_policy:batch}")
 	whole := folder(t)
 	mustRun(t, append(args, "hydra.run.dir="+whole)...)
 	r, err := record.ReadRun(whole)

@@ -105,7 +105,7 @@ type Policy struct {
 	// Ignores names keys of the tasks' sections, without the section, that do nothing with the policy, nor do the keys below them.
 	Ignores []string
 	// Text returns the options common to all token policies; nil: the policy selects examples.
-	Text func(c *Config) TextOptions
+	Text func(c *Config) *tokens.Options
 	// Smoothing returns the label smoothing of phases that imitate; nil: none.
 	Smoothing func(c *Config) float64
 	// Validate checks what several sections decide together; nil: nothing.
@@ -126,12 +126,6 @@ type Workload interface {
 	Examples(env *phases.Env, result phases.Result) error
 	// Summary describes the data for summary.json and the report.
 	Summary() record.DataSummary
-}
-
-// TextOptions point to the options common to all token policies.
-type TextOptions struct {
-	Path, Adapter **string
-	Generation    *tokens.SamplingOptions
 }
 
 // sections returns the sections of the entries.
@@ -204,9 +198,9 @@ func (c *Config) Smoothing() float64 {
 func (c *Config) Section() string { return c.Learner().Section }
 
 // Text returns the options of the configuration's token policy; nil where the policy selects examples.
-func (c *Config) Text() *TextOptions {
+func (c *Config) Text() *tokens.Options {
 	if text := c.Learner().Text; text != nil {
-		return new(text(c))
+		return text(c)
 	}
 	return nil
 }

@@ -305,28 +305,24 @@ func (f *Folder) Snapshot(c *configs.Composed) error {
 	if err := atomicfile.MkdirAll(dir); err != nil {
 		return err
 	}
-	for _, file := range []struct{ name, which string }{{"hydra.yaml", "hydra"}, {"config.yaml", "job"}} {
-		text, err := c.YAML(file.which, false, "")
-		if err != nil {
-			return err
-		}
-		if file.which == "job" { // overrides first: a folder with a config has all three
-			overrides, err := yaml.Marshal(c.TaskOverrides())
-			if err != nil {
-				return err
-			}
-			if err := atomicfile.Write(filepath.Join(dir, "overrides.yaml"), overrides, 0o644); err != nil {
-				return err
-			}
-		}
-		if err := atomicfile.Write(filepath.Join(dir, file.name), []byte(text), 0o644); err != nil {
-			return err
-		}
+	hydra, err := c.YAML("hydra", false, "")
+	if err != nil {
+		return err
 	}
-	return nil
+	if err := atomicfile.Write(filepath.Join(dir, "hydra.yaml"), []byte(hydra), 0o644); err != nil {
+		return err
+	}
+	overrides, err := yaml.Marshal(c.TaskOverrides())
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(dir, "overrides.yaml"), overrides, 0o644); err != nil {
+		return err
+	}
+	return f.Renew(c)
 }
 
-// Renew writes the configuration with which the run goes on.
+// Renew writes the configuration of the run alone, with which it goes on.
 func (f *Folder) Renew(c *configs.Composed) error {
 	text, err := c.YAML("job", false, "")
 	if err != nil {

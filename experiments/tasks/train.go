@@ -249,7 +249,7 @@ func announce(j *job.Job) {
 		parts = []string{"data." + j.Config.Data.Name + " (built in)"}
 	}
 	if text := j.Config.Text(); text != nil {
-		files = append(files, *text.Path, *text.Adapter)
+		files = append(files, text.Path, text.Adapter)
 	}
 	for _, path := range append(files, j.Config.Init.Checkpoint) {
 		if path != nil {

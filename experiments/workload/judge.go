@@ -25,7 +25,7 @@ func localJudge(j *job.Job) reward.OpenTextModel {
 		own, config := *j, j.Config.Copy()
 		config.Policy, config.Init.Checkpoint = opt.Policy, nil
 		if text := config.Text(); text != nil { // or opening it says what is wrong
-			*text.Path, *text.Adapter = opt.Path, nil
+			text.Path, text.Adapter = opt.Path, nil
 		}
 		own.Config, own.Dir = config, "" // a resume has the policy's own model in its folder
 		return &textJudge{job: &own, opt: opt}, checkModelAt("path", *opt.Path, opt.Policy)

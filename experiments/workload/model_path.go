@@ -50,7 +50,7 @@ func CheckDownloaded(key, path string) error {
 
 // checkModelPath refuses a vl.path or seq2seq.path that leads to no model folder, run or checkpoint.
 func checkModelPath(j *job.Job) error {
-	path := *j.Config.Text().Path
+	path := j.Config.Text().Path
 	if path == nil || isModel(filepath.Join(j.Dir, runfolder.ModelFolder)) { // a resume has its model
 		return nil
 	}

@@ -24,10 +24,7 @@ func seq2seqPolicy() Policy {
 	return Policy{
 		Policy: job.Policy{New: newSeq2SeqWorkload, Section: "seq2seq", Help: "the encoder-decoder", Options: new(seq2seq.DefaultOptions()),
 			Trains: []string{"rewards", "sft.average"}, Ignores: []string{"records_icl", "mm_projector_lr", "vision_tower_lr"},
-			Text: func(c *job.Config) job.TextOptions {
-				o := seq2seqOf(c)
-				return job.TextOptions{Path: &o.Path, Adapter: &o.Adapter, Generation: &o.Generation}
-			}},
+			Text: func(c *job.Config) *tokens.Options { return &seq2seqOf(c).Options }},
 		OpenText: newSeq2SeqText, OpenFolder: openSeq2SeqFolder,
 		Asks: func(prompt string) (PromptLine, error) { return PromptLine{Source: &prompt}, nil },
 	}

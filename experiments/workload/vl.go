@@ -27,10 +27,7 @@ func vlPolicy() Policy {
 	return Policy{
 		Policy: job.Policy{New: newVLWorkload, Section: "vl", Help: "the vision-language model", Options: new(vl.DefaultOptions()),
 			Trains: []string{"rewards", "sft.average"}, Ignores: []string{"records_icl"},
-			Text: func(c *job.Config) job.TextOptions {
-				o := vlOf(c)
-				return job.TextOptions{Path: &o.Path, Adapter: &o.Adapter, Generation: &o.Generation}
-			}},
+			Text: func(c *job.Config) *tokens.Options { return &vlOf(c).Options }},
 		OpenText: newVLText, OpenFolder: openVLFolder,
 		Asks: func(prompt string) (PromptLine, error) {
 			messages, err := json.Marshal([]map[string]string{{"role": "user", "content": prompt}})

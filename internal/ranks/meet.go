@@ -267,15 +267,15 @@ func join(ctx context.Context, p *Place) (*Group, error) {
 
 // dial tries until rank 0 listens.
 func dial(ctx context.Context, p *Place, address string) (net.Conn, error) {
-	for begin, said := time.Now(), false; ; {
+	late := time.AfterFunc(patient, func() {
+		stdout.Message(stdout.Errors(), fmt.Sprintf("rank %d waits for rank 0 at %s (%s), at most %v", p.Rank, address, p.By, meeting))
+	})
+	defer late.Stop()
+	for {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", address)
 		if err == nil || ctx.Err() != nil {
 			return conn, err
-		}
-		if !said && time.Since(begin) > patient {
-			said = true
-			stdout.Message(stdout.Errors(), fmt.Sprintf("rank %d waits for rank 0 at %s (%s), at most %v", p.Rank, address, p.By, meeting))
 		}
 		select {
 		case <-ctx.Done():

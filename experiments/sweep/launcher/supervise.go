@@ -143,18 +143,15 @@ func (s Supervision) command(ctx context.Context, job Job, args []string, log io
 	}
 	words := slices.Concat(s.By, []string{path}, args)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	stop := syscall.SIGUSR1 // srun passes it on; at SIGTERM it kills its tasks
 	if len(s.By) == 0 {
+		stop = syscall.SIGTERM
 		cmd.Args[0] = program.Called() // in the commands that the job prints: a sweep's kept program goes with its end
 	}
 	cmd.Dir = job.Cwd
 	cmd.Env = slices.Concat(os.Environ(), s.Env, job.Env)
 	cmd.Stdout, cmd.Stderr = log, log // equal: os/exec writes from one goroutine
-	cmd.Cancel = func() error {
-		if len(s.By) > 0 {
-			return cmd.Process.Signal(syscall.SIGUSR1) // srun passes it on; at SIGTERM it kills its tasks
-		}
-		return cmd.Process.Signal(syscall.SIGTERM)
-	}
+	cmd.Cancel = func() error { return cmd.Process.Signal(stop) }
 	cmd.WaitDelay = Patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd, nil

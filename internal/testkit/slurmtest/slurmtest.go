@@ -1,5 +1,5 @@
 // Package slurmtest starts a real Slurm with two nodes on this machine, for tests: its controller, its node
-// daemon and munge, with their own configuration, ports and folder. Nothing of a Slurm that is installed
+// daemons and munge, with their own configuration, ports and folder. Nothing of a Slurm that is installed
 // here is touched, and nothing is left when the test ends, fails or is killed.
 //
 //	cluster := slurmtest.Start(t)        // SLURM_CONF is set until t ends

@@ -323,7 +323,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	switch a.State {
 	case launcher.Done, launcher.Pruned:
 		job.State, job.Cause, job.Tail = a.State, "", nil
-		if err := c.plan.result(job); err != nil { // all jobs would come to the same
+		if err := result(c.plan.dir, c.plan.goals, job); err != nil { // all jobs would come to the same
 			job.State, job.Cause = launcher.Failed, err.Error()
 			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); resume with another "+
 				"hydra.sweeper.objective", job.Num, err)
@@ -374,10 +374,10 @@ func (c *controller) tolerate(num int) {
 	}
 }
 
-// result reads what a job came to.
-func (p *plan) result(job *ledger.Job) error {
-	dir := filepath.Join(p.dir, job.Dir)
-	r, err := p.goals.Read(dir)
+// result reads what a job of the sweep in dir came to.
+func result(dir string, goals sweeper.Goals, job *ledger.Job) error {
+	dir = filepath.Join(dir, job.Dir)
+	r, err := goals.Read(dir)
 	if err != nil {
 		return err
 	}

@@ -123,8 +123,11 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 			return nil, configuration(err)
 		}
 	}
+	if p.search == nil {
+		err = sweeper.RefuseIdle(p.sweeper, req.Overrides)
+	}
 	p.goals.Optional = p.search == nil
-	return p, nil
+	return p, err
 }
 
 // configuration makes an error one of usage, unless it is one of configuration already.

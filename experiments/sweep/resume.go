@@ -244,7 +244,7 @@ func hasResult(dir string, job ledger.Job) bool {
 func (p *plan) rejudge(jobs []ledger.Job) error {
 	for i := range jobs {
 		if jobs[i].State == launcher.Done || jobs[i].State == launcher.Pruned {
-			if err := p.result(&jobs[i]); err != nil {
+			if err := result(p.dir, p.goals, &jobs[i]); err != nil {
 				return err
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
@@ -62,10 +63,25 @@ func checkStatus(dir string) error {
 // observed reads the ledger of a sweep and brings it up to what the folders of its jobs say.
 func observed(dir string) (ledger.Sweep, []ledger.Job, error) {
 	s, jobs, err := ledger.Load(dir)
+	goals := goalsOf(s)
 	for i := range jobs {
-		observe(dir, &jobs[i])
+		observe(dir, goals, &jobs[i])
 	}
 	return s, jobs, err
+}
+
+// goalsOf returns what a sweep's ledger says that its jobs are judged by.
+func goalsOf(s ledger.Sweep) sweeper.Goals {
+	goals := sweeper.Goals{Objectives: []sweeper.Objective{{}}, Optional: s.Trials == 0}
+	if len(s.Objectives) > 0 {
+		goals.Objectives = list.Map(s.Objectives, func(o ledger.Objective) sweeper.Objective {
+			return sweeper.Objective{Name: o.Name, Goal: map[bool]sweeper.Goal{true: sweeper.Minimize, false: sweeper.Maximize}[o.Minimize]}
+		})
+	}
+	if told, err := (sweeper.Options{Constraints: s.Constraints}).Goals(); err == nil {
+		goals.Constraints = told.Constraints
+	}
+	return goals
 }
 
 // PrintStatus prints the jobs of a sweep, or how far one run is.
@@ -147,9 +163,15 @@ func CountEnded(jobs []ledger.Job) int {
 	return list.Count(jobs, func(j ledger.Job) bool { return launcher.Ended(j.State) })
 }
 
-// observe brings a row up to what the job's folder says: its controller may be gone.
-func observe(dir string, job *ledger.Job) {
+// observe brings a row up to what the job's folder says: its controller may be gone, and somebody may have gone on with the run alone.
+func observe(dir string, goals sweeper.Goals, job *ledger.Job) {
 	at := filepath.Join(dir, job.Dir)
+	if job.State != launcher.Done && job.State != launcher.Pruned {
+		if s, err := record.ReadSummary(at); err == nil && s.Over() && result(dir, goals, job) == nil {
+			job.State, job.Cause, job.Tail = s.State, "", nil
+			return
+		}
+	}
 	if launcher.Ended(job.State) {
 		if job.State != launcher.Failed && job.State != launcher.Skipped && !hasResult(dir, *job) {
 			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; make them again: "+program.OnFolder("resume", dir)

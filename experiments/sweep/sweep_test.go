@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -122,6 +123,9 @@ func TestSweepChecksFirst(t *testing.T) {
 		2, "hydra.launcher.n_jobs")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra/launcher=joblib", "hydra.launcher.temp_folder=x",
 		"hydra.sweep.dir="+dir)...), 2, "hydra.launcher.temp_folder=x")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.n_trials=40", "hydra.sweep.dir="+dir)...), 2,
+		"hydra.sweeper.n_trials=40 has no effect", "hydra/sweeper=basic", "hydra/sweeper=tpe")
+	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.n_jobs=2", "hydra.sweep.dir="+dir)...), 2, "hydra.launcher.n_jobs")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.on_failure=sotp", "hydra.sweep.dir="+dir)...), 2, "on_failure", "sotp")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.objective=val_rewrd", "hydra.sweep.dir="+dir)...), 2,
 		"hydra.sweeper.objective", "did you mean val_reward?")
@@ -292,6 +296,10 @@ func TestSweepOnFailure(t *testing.T) {
 			t.Errorf("exit code %d: %+v\n%s", r.Code, got, r.Stderr)
 		}
 		write(t, missing, read(t, good))
+		mustRun(t, "resume", filepath.Join(dir, "0")) // alone
+		if s := mustRun(t, "status", dir).Stdout; !regexp.MustCompile(`1 done, 1 queued[^$]*\n +0 +done +\d`).MatchString(s) {
+			t.Errorf("status:\n%s", s)
+		}
 		mustRun(t, "resume", dir)
 		doneOnce(t, dir, 2)
 	})

@@ -11,7 +11,8 @@ import (
 )
 
 // Options is hydra.sweeper: how many jobs a sweep has, what they are judged by, and what becomes of those
-// that fail. Keys that a sweeper has no use for are ignored by it (basic: n_trials, n_jobs, seed).
+// that fail. Those that a sweeper has no use for, RefuseIdle refuses where they
+// are typed (basic: n_trials, n_jobs, seed).
 type Options struct {
 	// jobs of an optimizing sweeper
 	NTrials int `koanf:"n_trials" range:"[1,inf)"`

@@ -126,6 +126,28 @@ func (o Options) fits(choice string) error {
 	return nil
 }
 
+// RefuseIdle refuses overrides, as typed, of what only a sweeper that chooses its trials reads: the jobs of a grid, and of a study, are
+// known from the start.
+func RefuseIdle(name string, overrides []string) error {
+	for _, o := range overrides {
+		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
+		key, ok := strings.CutPrefix(key, "hydra.sweeper.")
+		instead := ""
+		switch key {
+		case "n_trials", "max_failure_rate", "seed":
+		case "n_jobs":
+			instead = "; jobs at a time are hydra.launcher.n_jobs, with hydra/launcher=local"
+		default:
+			ok = false
+		}
+		if ok {
+			return usage.Errorf("%s has no effect: hydra/sweeper=%s makes every job that is asked for; the key is of sweepers that choose "+
+				"their trials, such as hydra/sweeper=tpe%s", o, name, instead)
+		}
+	}
+	return nil
+}
+
 // chosen refuses a _target_ that is another sampler's than the chosen option's: the option decides what runs.
 func (s samplerOptions) chosen(choice string) error {
 	if s.Target == nil {

@@ -37,6 +37,13 @@ func (a App) openSaved(dir string, itself bool, overrides []string) (*configs.Co
 	if err != nil {
 		return nil, saved, err
 	}
+	for _, o := range overrides {
+		key, value, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
+		if _, group := saved.Hydra.Runtime.Choices[key]; group && !strings.HasPrefix(value, "{") {
+			return nil, saved, usage.Errorf("%s chooses a file of the configuration, and a run's folder holds what was composed of them: give "+
+				"single keys, or start a new run", program.Quoted(o))
+		}
+	}
 	from := saved.Hydra.Runtime.Cwd
 	if saved.Hydra.Job.Chdir {
 		from = dir

@@ -270,7 +270,8 @@ func TestResumeRefusals(t *testing.T) {
 			write(t, tc.file, text)
 		})
 	}
-	for key, want := range map[string]string{"grpo.lr=1": "a resumed run keeps its configuration", "report.plots=true": "keeps its",
+	for key, want := range map[string]string{"exp=beams_v3": "chooses a file of the configuration",
+		"grpo.lr=1": "a resumed run keeps its configuration", "report.plots=true": "keeps its",
 		"dry_run=true": "--rerun", "vl.path=x": "vl.path belongs to policy=qwen2_5_vl", "checks.of=[kl_jump]": "did you mean checks.off?",
 		"hydra.run.dir=x": "for sweeps", "parallel.processes=2": "want at most 1, the shards of a step"} {
 		refused(t, run(t, "resume", dir, key), 2, want)

@@ -89,6 +89,8 @@ func TestCommandLine(t *testing.T) {
 		{"a verb without flags", "attach --json x", "", "=run attach: unknown flag --json (it has none); `run attach --help` says " +
 			"what it takes", 2, ""},
 		{"rerun", "--rerun DIR seed=1", "", "", 0, "rerun DIR seed=1"},
+		{"rerun prints nothing", "--rerun DIR seed=1 --cfg job", "", "=--rerun does one run again: want no --cfg or --info with it; the " +
+			"configuration that it takes is DIR/.hydra/config.yaml", 2, ""},
 
 		{"a tree of one's own is typed when it runs", "-cp conf seed=3", "", "conf/net/mlp.yaml:1:1: unknown key net", 2, ""},
 		{"another program's tree is printed with what a run refuses", "-cp conf --cfg job seed=3", "=net:\n  w: 1\nseed: 3\nlr: 0.1\n",

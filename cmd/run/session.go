@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -68,6 +69,9 @@ func (s *session) call(args []string) error {
 		return s.verbBehindFlags(inv, args)
 	}
 	switch {
+	case inv.rerun != "" && (inv.cfg != "" || inv.info != ""):
+		return usage.Errorf("--rerun does one run again: want no --cfg or --info with it; the configuration that it takes is %s",
+			filepath.Join(inv.rerun, ".hydra", "config.yaml"))
 	case inv.version:
 		fmt.Fprintln(s.out, "run "+build.Version)
 		return nil

@@ -19,15 +19,14 @@ package shapes
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/parallel"
 	"fulcrum/internal/stat"
 )
 
@@ -90,7 +89,7 @@ func Generate(opt Options) (*Data, error) {
 	d := &Data{Options: opt, Dim: Dim}
 	d.Items = makeItems(opt)
 	d.scenes = make([]scene, d.Items[len(d.Items)-1].Scene+1)
-	parallel(len(d.scenes), func(i int) { d.scenes[i] = newScene(opt.Seed, i) })
+	each(len(d.scenes), func(i int) { d.scenes[i] = newScene(opt.Seed, i) })
 	e := d.embed()
 	d.Prior = newPrior(d.Items[opt.TrainQueries:opt.trainRows()])
 	first := opt.trainRows()
@@ -130,8 +129,8 @@ func (d *Data) embed() *blocks {
 	}
 	words, pictures := newTextModel(d.Options.Seed, train), newImageModel(d.Options.Seed)
 	e.question, e.image = make([][]int32, len(texts)), make([][]int32, len(d.scenes))
-	parallel(len(texts), func(i int) { e.question[i] = quantise(words.embed(texts[i]), questionShare) })
-	parallel(len(d.scenes), func(i int) { e.image[i] = quantise(pictures.embed(d.scenes[i].render()), 1-questionShare) })
+	each(len(texts), func(i int) { e.question[i] = quantise(words.embed(texts[i]), questionShare) })
+	each(len(d.scenes), func(i int) { e.image[i] = quantise(pictures.embed(d.scenes[i].render()), 1-questionShare) })
 	e.questionCos, e.imageCos = cosineTable(e.question, trainTexts), cosineTable(e.image, trainScenes)
 	d.Embeddings = make([]float32, len(d.Items)*Dim)
 	for i, it := range d.Items {
@@ -155,7 +154,7 @@ func quantise(block []float64, share float64) []int32 {
 func cosineTable(x [][]int32, n int) [][]float64 {
 	norm := list.Map(x, func(v []int32) float64 { return math.Sqrt(float64(dot(v, v))) })
 	out := make([][]float64, len(x))
-	parallel(len(x), func(i int) {
+	each(len(x), func(i int) {
 		out[i] = make([]float64, n)
 		for j := range out[i] {
 			out[i][j] = float64(dot(x[i], x[j])) / (norm[i] * norm[j])
@@ -180,23 +179,14 @@ func dot(a, b []int32) int32 {
 	return s0 + s1 + s2 + s3
 }
 
-// parallel calls f(0) to f(n-1) on all processors.
-func parallel(n int, f func(i int)) {
-	var next atomic.Int64
-	var wg sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	wg.Wait()
+// each calls f(0) to f(n-1) on all processors.
+func each(n int, f func(i int)) {
+	parallel.Each(context.Background(), n, 0, func(i int) error { f(i); return nil })
 }
 
 func (d *Data) makeQueries(e *blocks, first, n int) []Query {
 	out := make([]Query, n)
-	parallel(n, func(i int) { out[i] = d.newQuery(e, first+i) })
+	each(n, func(i int) { out[i] = d.newQuery(e, first+i) })
 	return out
 }
 

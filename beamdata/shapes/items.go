@@ -56,7 +56,7 @@ func makeItems(opt Options) []Item {
 	add(Val, opt.ValQueries, 1)
 	add(Dev, opt.DevQueries, 1)
 	items := make([]Item, rows)
-	parallel(len(jobs), func(i int) {
+	each(len(jobs), func(i int) {
 		j := jobs[i]
 		s, r := newScene(opt.Seed, j.scene), rng.New(opt.Seed, "shapes questions", j.scene)
 		for k, q := range s.questions(r, j.n) {

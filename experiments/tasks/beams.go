@@ -20,6 +20,7 @@ import (
 	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/option"
+	"fulcrum/internal/parallel"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -291,36 +292,19 @@ func (b *beamSearch) run(whole context.Context) error {
 		workers = max(4, runtime.NumCPU())
 	}
 	pace, done := newPace(b.job, b.scorer, "beams", b.total), 0
-	var wg sync.WaitGroup
-	next, finished := make(chan int), make(chan int)
-	for range workers {
-		wg.Go(func() {
-			for i := range next {
-				var err error
-				if b.best[i], b.others[i], err = b.search.Beams(ctx, b.queries[i], b.pools[i]); err != nil {
-					stop(err)
-					return
-				}
-				b.others[i] = b.spread(b.best[i], b.others[i])
-				finished <- i
-			}
-		})
-	}
-	go func() {
-		defer close(next)
-		for i := range n {
-			select {
-			case next <- i:
-			case <-ctx.Done():
-				return
-			}
+	var telling sync.Mutex
+	parallel.Each(ctx, n, workers, func(i int) (err error) {
+		if b.best[i], b.others[i], err = b.search.Beams(ctx, b.queries[i], b.pools[i]); err != nil {
+			stop(err)
+			return err
 		}
-	}()
-	go func() { wg.Wait(); close(finished) }()
-	for range finished {
+		b.others[i] = b.spread(b.best[i], b.others[i])
+		telling.Lock()
+		defer telling.Unlock()
 		done++
 		pace.tell(fmt.Sprintf("%d of %s", done, page.Plural(n, "query")), done == n)
-	}
+		return nil
+	})
 	if whole.Err() != nil { // interrupted, which is no failure
 		return whole.Err()
 	}

@@ -22,6 +22,7 @@ import (
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/parallel"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/selector/clip"
@@ -166,7 +167,7 @@ func (e *embedding) read() (err error) {
 // check looks at every file before the first is encoded, and says what is cut.
 func (e *embedding) check(ctx context.Context) error {
 	faults, contents := make([]error, len(e.items)), make([]string, len(e.items))
-	err := parallel(ctx, len(e.items), func(i int) error {
+	err := parallel.Each(ctx, len(e.items), 0, func(i int) error {
 		if item := e.items[i]; item.picture {
 			var err error
 			if err = wholeImage(item.value); err == nil {
@@ -345,7 +346,7 @@ func (e *embedding) fill(ctx context.Context, b *embedBatch) {
 		return
 	}
 	b.pictures = make([][]float32, len(items))
-	b.err = parallel(ctx, len(items), func(i int) (err error) {
+	b.err = parallel.Each(ctx, len(items), 0, func(i int) (err error) {
 		if b.pictures[i], err = e.clip.Picture(items[i].value); err != nil {
 			err = e.blame(items[i], err)
 		}

@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,8 +12,10 @@ import (
 	"strings"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/parallel"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -97,7 +98,7 @@ func evaluateRouge(ctx context.Context, j *job.Job) error {
 		target[x.id] = x.text
 	}
 	lines := make([]rougeLine, len(predictions))
-	err = parallel(ctx, len(lines), func(i int) error {
+	err = parallel.Each(ctx, len(lines), 0, func(i int) error {
 		x := predictions[i]
 		lines[i] = rougeLine{json.RawMessage(x.id), text.RougeBySentences(target[x.id], x.text, opt.Stemmer, opt.Sentences)}
 		return nil
@@ -158,8 +159,8 @@ func readTexts(path, key string, completions bool) ([]idText, error) {
 
 func parseText(raw []byte, completions bool) (idText, error) {
 	var line textLine
-	if err := json.Unmarshal(raw, &line); err != nil {
-		return idText{}, jsonFault(err)
+	if err := jsonwords.Unmarshal(raw, &line); err != nil {
+		return idText{}, fmt.Errorf("want one JSON object a line: %w", err)
 	}
 	if len(line.ID) == 0 || strings.ContainsRune("{[ntf", rune(line.ID[0])) { // an object, a list, null, true, false
 		return idText{}, errors.New(`want an "id", a text or a number`)
@@ -184,11 +185,8 @@ func oneSpelling(id json.RawMessage) (string, error) {
 	if json.Unmarshal(id, &name) != nil {
 		return string(id), nil
 	}
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(name)
-	return strings.TrimSuffix(out.String(), "\n"), err
+	text, err := jsonwords.Marshal(name)
+	return string(text), err
 }
 
 // otherKind says that an id is there as a text in place of a number, or the reverse.

@@ -20,6 +20,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/list"
+	"fulcrum/internal/parallel"
 	"fulcrum/reports/page"
 )
 
@@ -122,7 +123,7 @@ func pictures(ctx context.Context, records *icl.Table) (string, error) {
 		}
 	}
 	sums := make([]string, len(paths))
-	err := parallel(ctx, len(paths), func(i int) error {
+	err := parallel.Each(ctx, len(paths), 0, func(i int) error {
 		sums[i], _, _ = digest.File(paths[i])
 		return nil
 	})

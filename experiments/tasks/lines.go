@@ -113,27 +113,3 @@ func some(names []string, most int) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// jsonFault says what is wrong with a line in the terms of JSON.
-func jsonFault(err error) error {
-	var mismatch *json.UnmarshalTypeError
-	if errors.As(err, &mismatch) && mismatch.Field != "" {
-		want := map[string]string{"images": "a list of paths", "videos": "a list of {\"frames\", \"fps\"}", "text": "a text",
-			"completion": "a text", "completion_ids": "a list of token ids",
-			"source": "a text", "source_ids": "a list of token ids"}
-		field, _, _ := strings.Cut(mismatch.Field, ".")
-		return fmt.Errorf("%q: want %s, got %s", mismatch.Field, cmp.Or(want[field], "another type"), withArticle(mismatch.Value))
-	}
-	if mismatch != nil {
-		return fmt.Errorf("want one JSON object, got %s", withArticle(mismatch.Value))
-	}
-	return fmt.Errorf("want one JSON object: %w", err)
-}
-
-// withArticle puts a or an before a kind of JSON value.
-func withArticle(kind string) string {
-	if strings.ContainsRune("aeiou", rune(kind[0])) {
-		return "an " + kind
-	}
-	return "a " + kind
-}

@@ -13,6 +13,7 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
@@ -191,11 +192,11 @@ func (t *textTask) request(number int, text []byte, fault error) (request, error
 		return req, fault
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
-	if err := d.Decode(&req.line); err != nil {
-		return req, jsonFault(err)
+	if err := jsonwords.Decode(d, &req.line); err != nil {
+		return req, fmt.Errorf("want one JSON object a line: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return req, errors.New("want one JSON object a line, got more")
+		return req, errors.New("want one JSON object a line: got more")
 	}
 	var err error
 	req.prompt, req.tokens, err = t.model.Prompt(req.line, filepath.Dir(t.in))

@@ -2,14 +2,14 @@ package sweepreport
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/parallel"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -72,18 +72,12 @@ func (v *View) read() {
 // readSummaries reads the summaries of jobs by their number, several at once. A job that has none yet is left out.
 func readSummaries(jobs []sweeps.Job) (map[int]recorded, []error) {
 	reads, errs := make([]recorded, len(jobs)), make([]error, len(jobs))
-	n := min(4, runtime.GOMAXPROCS(0))
-	var workers sync.WaitGroup
-	for w := range n {
-		workers.Go(func() {
-			for i := w; i < len(jobs); i += n {
-				if jobs[i].Dir != "" {
-					reads[i], errs[i] = readSummary(jobs[i])
-				}
-			}
-		})
-	}
-	workers.Wait()
+	parallel.Each(context.Background(), len(jobs), 4, func(i int) error {
+		if jobs[i].Dir != "" {
+			reads[i], errs[i] = readSummary(jobs[i])
+		}
+		return nil
+	})
 	out := map[int]recorded{}
 	for i, j := range jobs {
 		if reads[i].Summary != nil {

@@ -2,38 +2,25 @@
 package simulated
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
-	"runtime"
-	"sync"
+	"sync/atomic"
 	"testing"
+
+	"fulcrum/internal/parallel"
 )
 
 // Share runs sims simulations, the i-th with its own generator, on all processors and returns the share that is true.
 func Share(sims int, seed uint64, one func(rng *rand.Rand) bool) float64 {
-	var mu sync.Mutex
-	var workers sync.WaitGroup
-	next, yes := 0, 0
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for {
-				mu.Lock()
-				i := next
-				next++
-				mu.Unlock()
-				if i >= sims {
-					return
-				}
-				if one(rand.New(rand.NewPCG(uint64(i), seed))) {
-					mu.Lock()
-					yes++
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	workers.Wait()
-	return float64(yes) / float64(sims)
+	var yes atomic.Int64
+	parallel.Each(context.Background(), sims, 0, func(i int) error {
+		if one(rand.New(rand.NewPCG(uint64(i), seed))) {
+			yes.Add(1)
+		}
+		return nil
+	})
+	return float64(yes.Load()) / float64(sims)
 }
 
 // Number returns how many simulations a test makes: few in the short size, where chance is allowed for by slack.

@@ -288,3 +288,16 @@ func TestBestOf(t *testing.T) {
 		t.Errorf("two phases: %q", got)
 	}
 }
+
+// Where seeds differ by more than the difference, no number of questions settles it: none is named.
+func TestQuestionsDoNotAverageSeedsAway(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	a := armWith(rng, 5, 120, 0.2, 0.3, 0.5, 0.3)
+	c, err := a.Against(zeroArm(a), quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if HolmArms([]*ArmComparison{&c}); c.Verdict != stats.NotSeparable || c.Questions != 0 {
+		t.Errorf("%s, %d questions, %d seeds", c.Verdict, c.Questions, c.SeedsNeeded)
+	}
+}

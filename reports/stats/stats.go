@@ -72,6 +72,7 @@ type Paired struct {
 	Verdict Verdict `json:"verdict"`
 
 	Values []float64 `json:"-"` // differences of the independent units
+	flips  []float64 // those whose signs the permutation test draws
 	opt    Options
 }
 
@@ -193,7 +194,8 @@ func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (P
 	p.Interval = StudentInterval(mean, se, len(values), opt.Level)
 	p.cut()
 	p.Rough = roughness(values, changed)
-	return p, g.sums(diff), nil
+	p.flips = g.sums(diff)
+	return p, p.flips, nil
 }
 
 func (p *Paired) cut() {
@@ -215,9 +217,15 @@ func StudentInterval(mean, se float64, n int, level float64) Interval {
 func Settle(family []*Paired) { SettleAmong(family, len(family), nil) }
 
 // SettleAmong is Settle for some of size comparisons: those that a choice made, whether they are shown or not. What interval
-// returns for the i-th at opt.Level stands in place of Student's and the bootstrap's; nil: these.
+// returns for the i-th at opt.Level stands in place of Student's and the bootstrap's, and what it notes of the questions needed stays;
+// nil: these.
 func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *Interval) {
-	raw := list.Map(family, func(p *Paired) float64 { return p.Among(p.P) })
+	raw := list.Map(family, func(p *Paired) float64 {
+		if p.PFloor && p.flips != nil { // in a large family so few patterns may not be enough for a verdict
+			p.P, p.PFloor = SignFlip(p.flips, p.opt.ForTests(float64(size)*p.Tests()*p.Stage.tests()))
+		}
+		return p.Among(p.P)
+	})
 	adjusted, steps := HolmSteps(raw, size)
 	for i, p := range family {
 		p.PHolm, p.Family, p.IntervalLevel = adjusted[i], 0, 0
@@ -243,12 +251,12 @@ func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *
 		}
 		p.cut()
 		alone, cut := p.Interval, p.Cut
-		if take(steps[i] * p.Tests() * p.Stage.tests()) {
+		if take(steps[i] * p.Tests() * p.Stage.tests()) { // interval has its own idea of the questions needed, too
 			p.BCa = p.Interval
 		} else {
 			p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()*p.Stage.tests()))
+			p.Questions = QuestionsNeeded(p.Mean, p.SE*math.Sqrt(float64(p.N)), 1-opt.Level, opt.Power)
 		}
-		p.Questions = QuestionsNeeded(p.Mean, p.SE*math.Sqrt(float64(p.N)), 1-opt.Level, opt.Power)
 		p.cut()
 		p.Verdict = VerdictOf(*p)
 		p.Interval, p.Cut = alone, cut

@@ -274,3 +274,26 @@ func BenchmarkComparePaired(b *testing.B) {
 		}
 	}
 }
+
+// In a large family the least p-value that the resamples of one comparison give is above what Holm asks for: more are drawn.
+func TestLargeFamilies(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	x := make([]float64, 30)
+	for i := range x {
+		x[i] = 1 + 0.1*rng.NormFloat64()
+	}
+	family := make([]*Paired, 180)
+	for i := range family {
+		p, err := PairedDifference(x, make([]float64, len(x)), nil, Correction{}, DefaultOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		family[i] = &p
+	}
+	Settle(family)
+	for i, p := range family {
+		if p.Verdict != Better || p.PHolm >= 0.05 {
+			t.Fatalf("comparison %d: %s, p %g", i, p.Verdict, p.PHolm)
+		}
+	}
+}

@@ -65,9 +65,24 @@ func TestPlainReadsAsItIs(t *testing.T) {
 			t.Errorf("%q is written %q and read %q", text, Plain(text), got)
 		}
 	}
-	for _, text := range []string{"val_reward 0.3, p < 0.001", "schedule=[rce,grpo] over [1]"} {
+	for _, text := range []string{"~~~", "- x", "+ x", "1. x", "20) x", "> q", "-- ---", "-0.5", "1.5 x"} { // none begins anything but a paragraph
+		want := "<p>" + strings.ReplaceAll(text, ">", "&gt;") + "</p>\n<p>b</p>\n"
+		if got := Fragment(Plain(text) + "\n\nb\n"); got != want {
+			t.Errorf("%q is written %q and shown %q", text, Plain(text), got)
+		}
+	}
+	for _, text := range []string{"val_reward 0.3, p < 0.001", "schedule=[rce,grpo] over [1]", "-0.5", "1.5 x"} {
 		if got := Plain(text); got != text {
 			t.Errorf("got %s", got)
+		}
+	}
+}
+
+// No text leaves its code, whatever backticks are in it.
+func TestInlineCodeHoldsItsText(t *testing.T) {
+	for _, text := range []string{"a=`b`", "x ``[l](http://e)`` y", "a``b", "`", "```"} {
+		if got, want := Fragment(InlineCode(text)), "<p><code>"+text+"</code></p>\n"; got != want {
+			t.Errorf("%q is shown %q", text, got)
 		}
 	}
 }

@@ -84,9 +84,14 @@ func (d *Document) Add(t *Table) {
 // Plain makes foreign text (questions, answers, messages) safe inside a paragraph or a table cell. What Markdown reads as text anyway
 // has no backslash, so that the file reads well as it is: val_reward, p < 0.001.
 func Plain(s string) string {
-	runes := []rune(strings.Join(strings.Fields(s), " "))
+	s = strings.Join(strings.Fields(s), " ")
+	runes := []rune(s)
 	var b strings.Builder
 	before := ' ' // the last rune that is no underscore
+	begins := -1  // where the text, if a paragraph begins with it, would begin something else
+	if begin := blocks.FindString(s); begin != "" {
+		begins = max(strings.IndexAny(begin, ".)"), 0)
+	}
 	for i, r := range runes {
 		after := 'x' // what follows the text is not known
 		if i+1 < len(runes) {
@@ -94,7 +99,7 @@ func Plain(s string) string {
 		}
 		inWord := unicode.IsLetter(before) || unicode.IsDigit(before)
 		switch {
-		case strings.ContainsRune("\\|*`#", r),
+		case i == begins, strings.ContainsRune("\\|*`#", r),
 			r == '[' && !closed.MatchString(string(runes[i:])),
 			r == '_' && !inWord && after != ' ', // elsewhere it begins no emphasis (CommonMark 6.2)
 			r == '<' && (unicode.IsLetter(after) || strings.ContainsRune("/!?", after)):
@@ -107,6 +112,9 @@ func Plain(s string) string {
 	}
 	return b.String()
 }
+
+// blocks is what begins a fence, a quote, a list or a rule (CommonMark 4 and 5); other such marks are escaped wherever they stand.
+var blocks = regexp.MustCompile(`^(~~~|>|[-+]+ |\d{1,9}[.)] )`)
 
 // closed is a bracket that opens no link: it ends in the same text, and nothing follows that a destination begins with (CommonMark 6.3).
 var closed = regexp.MustCompile(`^\[[^\][]*\]([^(\[:]|$)`)
@@ -138,14 +146,19 @@ func TextCode(s string, width int) string {
 			b.WriteString(escape[1 : len(escape)-1])
 		}
 	}
-	text, fence := b.String(), "`"
+	return code(b.String()) + cut
+}
+
+// code puts a text between fences that it cannot leave.
+func code(text string) string {
+	fence := "`"
 	for strings.Contains(text, fence) {
 		fence += "`"
 	}
 	if strings.HasPrefix(text, "`") || strings.HasSuffix(text, "`") {
 		text = " " + text + " " // one space on each side belongs to the fence
 	}
-	return fence + text + fence + cut
+	return fence + text + fence
 }
 
 // TextCell is TextCode inside a table, which is cut at bars before code is found. Backslashes of the text
@@ -182,10 +195,4 @@ func (d *Document) CodeBlock(lines []string) {
 }
 
 // InlineCode writes any text as code in a line.
-func InlineCode(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	if strings.Contains(s, "`") {
-		return "`` " + s + " ``"
-	}
-	return "`" + s + "`"
-}
+func InlineCode(s string) string { return code(strings.Join(strings.Fields(s), " ")) }

@@ -161,9 +161,10 @@ func (t *publishedTable) families() []*family {
 	}
 	known := slices.DeleteFunc(slices.Clone(t.rows), func(r publishedRow) bool { return r.questions() == 0 })
 	blocks := stats.GroupBy(known, func(r publishedRow) key { return key{setOf(r), r.block()} })
+	fair := func(r publishedRow) bool { return !otherQuestions.MatchString(r.Selector) }
 	named := func(block []publishedRow) string {
 		for _, r := range block {
-			if strings.Contains(strings.ToLower(r.Selector), "baseline") {
+			if strings.Contains(strings.ToLower(r.Selector), "baseline") && fair(r) {
 				return r.Selector
 			}
 		}
@@ -172,7 +173,7 @@ func (t *publishedTable) families() []*family {
 	var out []*family
 	of := map[int]*family{} // by the block of the baseline
 	for i, block := range blocks {
-		first := block[0]
+		first := block[max(slices.IndexFunc(block, fair), 0)]
 		home, baseline := i, named(block)
 		if baseline == "" {
 			for k, other := range blocks {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,5 +112,25 @@ func TestPublishedErrorsNameFileAndRow(t *testing.T) {
 				t.Errorf("got %v, want %s: …%s…", err, path, tc.want)
 			}
 		})
+	}
+}
+
+// What was scored on the questions that it was trained with is no baseline, also where nothing is called one.
+func TestTrainingQuestionsAreNoBaseline(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "metrics.json")
+	rows := []string{}
+	for name, accuracy := range map[string]string{"a (train split)": "50", "b": "20", "c": "30"} {
+		rows = append(rows, `{"dataset": "d", "selector": "`+name+`", "samples": 100, "shots": 1, "accuracy": `+accuracy+`}`)
+	}
+	slices.Sort(rows)
+	if err := os.WriteFile(path, []byte(`{"rows": [`+strings.Join(rows, ",")+`]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	table, err := readPublished(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := table.families(); len(f) != 1 || f[0].baseline != "b" || len(f[0].variants) != 1 || len(f[0].left) != 1 {
+		t.Errorf("%+v", f)
 	}
 }

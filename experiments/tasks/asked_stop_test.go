@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -118,4 +119,26 @@ while read -r line; do echo "0.$((${#line} % 7))"; done
 			}
 		}
 	}
+}
+
+// What the program of a reward holds is part of what a run learns from: a resume with another one is refused, a comparison knows.
+func TestRewardProgramsAreRemembered(t *testing.T) {
+	t.Parallel()
+	script, dir, other := filepath.Join(t.TempDir(), "score.sh"), folder(t), folder(t)
+	text := "while read -r line; do echo \"0.$((${#line} % 7))\"; done\n"
+	write(t, script, text)
+	args := tinySummaries("t5", "rewards.external.weight=1", "rewards.external.command=[sh,'"+script+"']", "schedule=[grpo]",
+		"rewards.length.weight=0", "checks.off=[preflight]")
+	mustRun(t, append(args, "hydra.run.dir="+dir)...)
+	write(t, script, strings.Replace(text, "% 7", "% 5", 1))
+	mustRun(t, append(args, "hydra.run.dir="+other)...)
+	if r := run(t, "diff", dir, other); r.Code != 1 || !strings.Contains(r.Stdout, "rewards.score.sh") {
+		t.Errorf("exit code %d\n%s", r.Code, r.Stdout)
+	}
+	if err := os.Remove(filepath.Join(dir, "summary.json")); err != nil { // as if it had been killed
+		t.Fatal(err)
+	}
+	refused(t, run(t, "resume", dir), 2, "score.sh: its content is not what the saved state has learned from", "--rerun")
+	write(t, script, text)
+	mustRun(t, "resume", dir)
 }

@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/digest"
 	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/usage"
 )
 
-// look makes sure that the mapped files are what they were, and returns their names and digests: embedding tables, weights of models.
-func look(j *job.Job) ([]string, error) {
+// look makes sure that the files that a run reads while it trains are what they were, and returns their names and digests: embedding
+// tables, weights of models, programs that give rewards. was is what the last look returned.
+func look(j *job.Job, was []string) ([]string, error) {
 	notes, err := tensorfile.Look()
 	for _, note := range notes {
 		j.Log.Warnf("%s", note)
@@ -22,9 +24,36 @@ func look(j *job.Job) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := list.Map(tensorfile.Inputs(), inputLine)
+	programs, err := programs(j)
+	if err != nil {
+		return nil, err
+	}
+	names := list.Map(append(tensorfile.Inputs(), programs...), inputLine)
+	for _, i := range programs { // one that is kept running has not read it
+		if known(was, i) && !slices.Contains(was, inputLine(i)) {
+			j.Log.Warnf("%s has changed since this run read it first: rewards may be of the one or the other from here on", i.Path)
+		}
+		names = append(names, list.Filter(was, func(line string) bool { return strings.HasPrefix(line, i.Name()+" ") })...)
+	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// programs are the files that give rewards, with what they hold now.
+func programs(j *job.Job) (all []tensorfile.Input, err error) {
+	for _, path := range j.Config.Rewards.Programs() {
+		sum, _, err := digest.File(path)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, tensorfile.Input{Path: path, Digest: sum})
+	}
+	return all, nil
+}
+
+// known reports whether a list has some digest of a file.
+func known(lines []string, i tensorfile.Input) bool {
+	return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, i.Name()+" ") })
 }
 
 // Unchanged returns err, of a task, or the better reason that a mapped file has changed under it.
@@ -42,14 +71,14 @@ func Unchanged(j *job.Job, err error) error {
 // inputLine names a file for a saved state. It holds no path: the run's files may have moved.
 func inputLine(i tensorfile.Input) string { return i.Name() + " " + i.Digest }
 
-// sameInputs refuses a resume where a mapped file is not what the saved state has learned from.
-func sameInputs(j *job.Job, saved, now []string) error {
-	for _, i := range tensorfile.Inputs() {
-		known := slices.ContainsFunc(saved, func(s string) bool { return strings.HasPrefix(s, i.Name()+" ") })
-		if known && slices.Contains(now, inputLine(i)) && !slices.Contains(saved, inputLine(i)) {
+// sameInputs refuses a resume where such a file is not what the saved state has learned from.
+func sameInputs(j *job.Job, saved []string) error {
+	programs, err := programs(j)
+	for _, i := range append(tensorfile.Inputs(), programs...) {
+		if known(saved, i) && !slices.Contains(saved, inputLine(i)) {
 			return usage.Errorf("%s: its content is not what the saved state has learned from: put the file back, or start anew elsewhere: %s",
 				i.Path, program.OnFolder("--rerun", j.Dir))
 		}
 	}
-	return nil
+	return err
 }

@@ -51,7 +51,11 @@ func train(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	env.Look = func() ([]string, error) { return look(j) }
+	var seen []string
+	env.Look = func() (_ []string, err error) {
+		seen, err = look(j, seen)
+		return seen, err
+	}
 	if err := unchangedData(j, env); err != nil {
 		return err
 	}
@@ -111,12 +115,12 @@ func train(ctx context.Context, j *job.Job) error {
 
 // unchangedData refuses a resume with other data than the state has learned from.
 func unchangedData(j *job.Job, env *phases.Env) error {
-	now, err := env.Look()
+	_, err := env.Look()
 	s := j.Saved
 	if err != nil || s == nil {
 		return err
 	}
-	if err := sameInputs(j, s.Inputs(), now); err != nil {
+	if err := sameInputs(j, s.Inputs()); err != nil {
 		return err
 	}
 	if s.DataHash() != "" && s.DataHash() != env.DataHash {
@@ -185,6 +189,16 @@ func planned(j *job.Job, w job.Workload) (phases.Plan, error) {
 		}
 	}
 	j.Data = w.Summary() // with what the phases leave out
+	programs, err := programs(j)
+	if err != nil {
+		return plan, err
+	}
+	for _, i := range programs {
+		if j.Data.Programs == nil {
+			j.Data.Programs = map[string]string{}
+		}
+		j.Data.Programs[i.Name()] = i.Digest
+	}
 	workload.TellSkipped(j)
 	return plan, nil
 }

@@ -90,6 +90,11 @@ func rewardTerms(r *record.Run) map[string]string {
 			out[key] = value
 		}
 	}
+	if r.Summary != nil {
+		for name, digest := range r.Summary.Data.Programs {
+			out["external: the content of "+name] = digest
+		}
+	}
 	return out
 }
 

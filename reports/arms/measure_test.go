@@ -25,6 +25,11 @@ func TestOtherRewards(t *testing.T) {
 		}
 		return &r
 	}
+	program := func(digest string) *record.Run {
+		r := run("rewards: {external: {weight: 1.0, command: [python3, judge.py]}}", nil, nil)
+		r.Summary = &record.Summary{Data: record.DataSummary{Programs: map[string]string{"judge.py": digest}}}
+		return r
+	}
 	recorded := run("seed: 1", []float64{.1, .2, .3}, []float64{.5, .5, .5})
 	rouge := run("rewards: {scale: 1, rouge: {weight: 1.0, types: [rouge1]}, judge: {weight: 0.0, model: a, parallel: 8}}", nil, nil)
 	for _, tc := range []struct {
@@ -44,6 +49,8 @@ func TestOtherRewards(t *testing.T) {
 		{"a term that counts for nothing", rouge, run("rewards: {rouge: {weight: 1.0}, judge: {weight: 0, model: b}}", nil, nil), "reward", ""},
 		{"how a judge is asked", run("rewards: {judge: {weight: 1.0, parallel: 8}}", nil, nil),
 			run("rewards: {judge: {weight: 1.0, parallel: 1}}", nil, nil), "reward", ""},
+		{"a program that was edited", program("a"), program("b"), "reward", "the content of judge.py"},
+		{"one program", program("a"), program("a"), "reward", ""},
 		{"scenes of another seed", run("data: {shapes: {seed: 1}}", nil, nil), run("data: {shapes: {seed: 2}}", nil, nil), "accuracy",
 			"on the same questions"},
 		{"accuracy is what it is", rouge, run("rewards: {rouge: {weight: 0.5}}", nil, nil), "accuracy", ""},

@@ -264,6 +264,9 @@ func (d *Diff) results(a, b DiffSide) {
 // dataFacts are what a run recorded of its data.
 func dataFacts(s *record.Summary) map[string]string {
 	facts := map[string]string{"fingerprint": s.Data.Fingerprint}
+	for name, digest := range s.Data.Programs {
+		facts["rewards."+name] = digest
+	}
 	for name, n := range s.Data.Counts {
 		facts["counts."+name] = strconv.Itoa(n)
 	}

@@ -137,6 +137,17 @@ type Term struct {
 	Reward Reward
 }
 
+// Programs are the files that the commands of terms name which are on.
+func (o Options) Programs() (files []string) {
+	if o.External.Weight > 0 {
+		files = o.External.Files()
+	}
+	if o.Points.Weight > 0 {
+		files = append(files, o.Points.Segmenter.Files()...)
+	}
+	return files
+}
+
 func (o Options) Any() bool { return len(o.terms()) > 0 }
 
 // Build returns the reward that the options describe. At least one term must be on. open opens models of this process; without

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -86,6 +87,14 @@ func (o Options) Validate() error {
 		errs = append(errs, option.Want(err == nil, "command", "no program %q: %v%s", o.Command[0], err, hint))
 	}
 	return errors.Join(errs...)
+}
+
+// Files are those that the command names, itself or as arguments. What they hold decides the scores.
+func (o Options) Files() []string {
+	return list.Filter(o.Command, func(arg string) bool {
+		info, err := os.Stat(arg)
+		return err == nil && info.Mode().IsRegular()
+	})
 }
 
 // Scorer sends items to the user's program and remembers the scores. Safe for concurrent use.

@@ -328,7 +328,35 @@ func (f *Folder) Renew(c *configs.Composed) error {
 	if err != nil {
 		return err
 	}
+	if err := f.writeResolved(c, text); err != nil {
+		return err
+	}
 	return atomicfile.Write(filepath.Join(f.Dir, Marker), []byte(text), 0o644)
+}
+
+// writeResolved keeps what interpolations stand for now: readers of the folder compare numbers.
+func (f *Folder) writeResolved(c *configs.Composed, composed string) error {
+	path := filepath.Join(f.Dir, record.ResolvedFile)
+	if !strings.Contains(composed, "${") {
+		return os.RemoveAll(path)
+	}
+	resolved, err := c.YAML("job", true, "")
+	if err != nil {
+		return err
+	}
+	var before, after any
+	if err := errors.Join(yaml.Unmarshal([]byte(composed), &before), yaml.Unmarshal([]byte(resolved), &after)); err != nil {
+		return err
+	}
+	values := record.Resolved(before, after)
+	if values == nil {
+		return os.RemoveAll(path)
+	}
+	text, err := yaml.Marshal(values)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, text, 0o644)
 }
 
 // Link makes a folder of another name, hydra.output_subdir, lead to .hydra: one configuration, which a resume reads.

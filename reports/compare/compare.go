@@ -413,6 +413,16 @@ func compareSettings(d *page.Document, runs []*record.Run) {
 		return append([]string{"`" + one.Key + "`"}, cells...)
 	})
 	if len(rows) == 0 {
+		hash := func(r *record.Run) string {
+			if r.Summary == nil {
+				return ""
+			}
+			return r.Summary.Versions["config"]
+		}
+		if len(list.Unique(list.Map(runs, hash))) > 1 { // a text that an environment variable gives
+			d.Paragraph("None by their files, but an interpolation has another value: the hashes of the configurations differ.")
+			return
+		}
 		d.Paragraph("None.")
 		return
 	}

@@ -1,14 +1,15 @@
 package compare
 
 import (
-	"fulcrum/internal/testkit/golden"
-	"fulcrum/internal/testkit/reportstest"
-	"fulcrum/reports/page"
-	"fulcrum/reports/record"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 )
 
 // Runs with other limits of tokens answer the same questions.

@@ -27,9 +27,10 @@ type DiffSide struct {
 	Jobs  []DiffJob         // of a sweep
 	Swept map[string]string // of a sweep: what is swept and how, by key
 
-	config  map[string]string // dotted key → value, as .hydra/config.yaml has it: interpolations unresolved
-	hydra   map[string]string // the hydra node, likewise
-	summary *record.Summary   // nil before a run has ended
+	config   map[string]string // dotted key → value, as .hydra/config.yaml has it: interpolations unresolved
+	hydra    map[string]string // the hydra node, likewise
+	resolved map[string]string // the numbers that interpolations stood for
+	summary  *record.Summary   // nil before a run has ended
 }
 
 // DiffJob is a job of a sweep: two jobs are counterparts when their parameters are equal.
@@ -82,7 +83,10 @@ func ReadDiffRun(dir string) (DiffSide, error) {
 	if side.summary != nil {
 		side.State = side.summary.State
 	}
-	if side.config, err = record.Settings(dir); err != nil {
+	if side.config, err = record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml")); err != nil { // with its links, which are shown
+		return side, err
+	}
+	if side.resolved, err = record.FlatFile(filepath.Join(dir, record.ResolvedFile)); err != nil {
 		return side, err
 	}
 	side.hydra, err = record.FlatFile(filepath.Join(dir, ".hydra", "hydra.yaml"))
@@ -185,8 +189,8 @@ func (d *Diff) unknown(format string, args ...any) {
 func (d *Diff) settings(a, b DiffSide) {
 	sameData := a.summary != nil && b.summary != nil && a.summary.Data.Fingerprint != "" &&
 		a.summary.Data.Fingerprint == b.summary.Data.Fingerprint
-	left, via := linked(a.config)
-	right, viaB := linked(b.config)
+	left, via := a.linked()
+	right, viaB := b.linked()
 	for _, one := range differences(left, right) {
 		one.Via = cmp.Or(via[one.Key], viaB[one.Key])
 		file := locatesData(one.Key, left["data.name"])
@@ -252,8 +256,8 @@ func (d *Diff) results(a, b DiffSide) {
 	d.Code = append(d.Code, differences(codeFacts(a.summary), codeFacts(b.summary))...)
 	hashA, hashB := a.summary.Versions["config"], b.summary.Versions["config"]
 	hashed := func(one Difference) bool { return !unhashed(one.Key) }
-	left, _ := linked(a.config)
-	right, _ := linked(b.config)
+	left, _ := a.linked()
+	right, _ := b.linked()
 	if hashA != "" && hashB != "" && hashA != hashB && !slices.ContainsFunc(differences(left, right), hashed) {
 		d.Settings = append(d.Settings, Difference{Key: "(resolved values)", A: &hashA, B: &hashB})
 		d.unknown("the keys are the same and the hashes of the resolved configurations are not: a key reads something that has changed, " +

@@ -1,12 +1,20 @@
 package compare
 
 import (
+	"maps"
 	"regexp"
 	"strings"
 )
 
 // link is an interpolation of a key; resolvers, such as oc.env, have a colon and are left as they are.
 var link = regexp.MustCompile(`\$\{(\.*)([\w.]+)\}`)
+
+// linked returns the values of a side's configuration, and the links that they come by.
+func (s DiffSide) linked() (values, via map[string]string) {
+	values, via = linked(s.config)
+	maps.Copy(values, s.resolved)
+	return values, via
+}
 
 // linked returns a configuration with the values that its links lead to, and by key the links themselves. What leads nowhere stays.
 func linked(config map[string]string) (values, via map[string]string) {

@@ -34,7 +34,7 @@ type Digest struct {
 // plots are not among them: they are computed again. Nor are the states of a resume, whose SHA256SUMS are checked beside the
 // manifest, and what a launcher writes beside the run.
 func recordPatterns() []string {
-	return []string{".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml",
+	return []string{".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml", ResolvedFile,
 		MetricsFile, EvalsFile, LooksFile, OpenedFile, CompletionsFile, examplesFile, SummaryFile, RunLogFile,
 		"predictions.jsonl", "evaluate.json", "results.json", "events.out.tfevents.*", "*.pt", "checkpoints/*.safetensors",
 		picturesFolder + "/*.jpg"}

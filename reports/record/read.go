@@ -196,6 +196,13 @@ func (r *Run) ReadConfig() error {
 	if r.Config, err = readYAML(filepath.Join(r.Dir, ".hydra", "config.yaml"), &r.Tree); err != nil {
 		return err
 	}
+	var resolved map[string]any
+	if _, err = readYAML(filepath.Join(r.Dir, ResolvedFile), &resolved); err != nil {
+		return err
+	}
+	if len(resolved) > 0 {
+		r.Tree = overlay(r.Tree, resolved)
+	}
 	r.Overrides, err = Overrides(r.Dir)
 	return err
 }

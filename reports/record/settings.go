@@ -2,6 +2,7 @@ package record
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"strconv"
@@ -12,7 +13,66 @@ import (
 
 // Settings reads the configuration of a run folder as dotted keys; a folder without one has none.
 func Settings(dir string) (map[string]string, error) {
-	return FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
+	flat, err := FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	resolved, err := FlatFile(filepath.Join(dir, ResolvedFile))
+	for key := range resolved {
+		for at := strings.LastIndexByte(key, '.'); at > 0; at = strings.LastIndexByte(key[:at], '.') {
+			delete(flat, key[:at]) // an interpolation of a whole section
+		}
+	}
+	maps.Copy(flat, resolved)
+	return flat, err
+}
+
+// ResolvedFile has the numbers, and true and false, that interpolations of a run's configuration stood for when it started: an environment
+// variable may be another today. Texts may be secrets, and are not in it. A configuration without such interpolations has no such file.
+const ResolvedFile = ".hydra/resolved.yaml"
+
+// Resolved returns what ResolvedFile is to hold, from a configuration as it was composed and with its values; nil for nothing.
+func Resolved(composed, values any) any {
+	text, _ := composed.(string)
+	link := strings.Contains(text, "${")
+	section, is := values.(map[string]any)
+	if !is {
+		switch values.(type) {
+		case int, float64, bool:
+			if link {
+				return values
+			}
+		}
+		return nil
+	}
+	below, _ := composed.(map[string]any)
+	out := map[string]any{}
+	for key, value := range section {
+		from := below[key]
+		if link {
+			from = composed
+		}
+		if one := Resolved(from, value); one != nil {
+			out[key] = one
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+// overlay puts values in the place of those of a tree.
+func overlay(tree, values any) any {
+	into, ok := tree.(map[string]any)
+	section, is := values.(map[string]any)
+	if !is || !ok {
+		return values
+	}
+	for key, value := range section {
+		into[key] = overlay(into[key], value)
+	}
+	return into
 }
 
 // FlatFile reads a YAML file as dotted keys; one that is absent has none.

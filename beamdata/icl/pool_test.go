@@ -144,6 +144,10 @@ func TestPoolsSmallest(t *testing.T) {
 		if want := []int32{0, 1, 2, 4, 5, 7, 8, 9, 10, 11}; !slices.Equal(pools[0], want) {
 			t.Errorf("%s: %v, want %v", kind, pools[0], want)
 		}
+		few, err := Sampler{Kind: kind, Candidates: 3}.Pools(context.Background(), s, []int{3}, v, v)
+		if err != nil || len(few[0]) != 3 {
+			t.Errorf("%s: %v, %v, want three at random: a quarter of three is none", kind, few, err)
+		}
 		_, err = Sampler{Kind: kind, Candidates: 11}.Pools(context.Background(), s, []int{3}, v, v)
 		if err == nil || !strings.Contains(err.Error(), "row 3 (id 1003): 10 records may be its candidates, want 11") {
 			t.Errorf("%s: %v", kind, err)

@@ -58,6 +58,9 @@ func Nearest(ctx context.Context, v Vectors, queries, candidates []int, k int,
 		}
 	}
 	out := make([][]Neighbour, len(queries))
+	if k == 0 { // as a quarter of three candidates is
+		return out, nil
+	}
 	q, c, products := make([]float32, tall*dim), make([]float32, wide*dim), make([]float32, tall*wide)
 	for from := 0; from < len(queries); from += tall {
 		qs := queries[from:min(from+tall, len(queries))]

@@ -19,7 +19,11 @@ func TestClusters(t *testing.T) {
 		"value": "<image>?"}, {"from": "gpt", "value": "x"}]},
 		{"id": 3, "images": ["a.png"], "meta": {"doc": null}, "conversations": [{"from": "human",
 		"value": "<image>?"}, {"from": "gpt", "value": "x"}]},
-		{"id": 4, "conversations": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "x"}]}
+		{"id": 4, "conversations": [{"from": "human", "value": "?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 5, "prompt": [{"role": "user", "content": [{"type": "image", "image": "a.png"}, "?"]}], "completion": "x"},
+		{"id": 6, "Messages": [{"role": "user", "content": [{"type": "image", "path": "a.png"}]}, {"role": "assistant", "content": "x"}]},
+		{"id": 7, "Image": "a.png", "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 8, "prompt": "an \"image\": ?", "completion": "x"}
 	]`
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -30,7 +34,8 @@ func TestClusters(t *testing.T) {
 	}
 	set := NewSet("val", src, Rows(src.index.Len()))
 	images, err := set.Clusters("image")
-	if err != nil || len(images) != 3 || images[0] != images[2] || images[0] == images[1] {
+	of := images[0]
+	if err != nil || len(images) != 6 || images[1] == of || images[2] != of || images[4] != of || images[5] != of || images[6] != of {
 		t.Errorf("by image: %v, %v", images, err)
 	}
 	docs, err := set.Clusters("doc")

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"hash/fnv"
 	"slices"
+	"strings"
 
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/internal/rng"
 )
 
 // pictureGroup hashes the values of a record's keys image, images, video and videos, and those of the parts of
-// its messages, as they stand; 0 where there are none.
+// its messages or its prompt, as they stand; 0 where there are none.
 func pictureGroup(record []byte) uint64 {
 	h := fnv.New64a()
 	found := false
@@ -23,11 +24,11 @@ func pictureGroup(record []byte) uint64 {
 		}
 	}
 	jsonrecords.Fields(record, func(key, value []byte) {
-		switch string(key) {
+		switch strings.ToLower(string(key)) { // as decoding matches them
 		case `"image"`, `"images"`, `"video"`, `"videos"`:
 			add(value)
-		case `"messages"`:
-			for _, key := range []string{`"image"`, `"image_url"`, `"video"`} {
+		case `"messages"`, `"prompt"`:
+			for _, key := range []string{`"image"`, `"image_url"`, `"video"`, `"video_url"`, `"frames"`, `"path"`, `"url"`} {
 				for rest := value; ; {
 					at := bytes.Index(rest, []byte(key))
 					if at < 0 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/lvlm"
@@ -31,7 +32,7 @@ type Beam struct {
 	Rows  []int32 // records, in the order of the prompt
 	Score float64
 	Prob  float64 // the scored answer's probability, the geometric mean of its tokens; 0 where the model answers itself
-	Said  string  // the greedy answer, of vqa and cider
+	Said  string  // what of the greedy answer is judged, of vqa and cider
 
 	probs []float64 // of each answer
 }
@@ -148,7 +149,7 @@ func (s *Search) judge(ctx context.Context, query int, answers []string, beams [
 	if s.greedy() {
 		said, err := s.Scorer.Answer(ctx, prompts)
 		for i := range said {
-			beams[i].Said, beams[i].Score = said[i].Text, s.grade(said[i].Text, r.Answers)
+			beams[i].Said, beams[i].Score = s.grade(said[i].Text, r.Answers)
 		}
 		return err
 	}
@@ -196,12 +197,21 @@ func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (
 	return prompts, s.judge(ctx, query, answers, beams, nil, nil)
 }
 
-// grade is the metric of an answer that the model gave itself.
-func (s *Search) grade(said string, answers []string) float64 {
-	if s.Score == "cider" {
-		return s.Captions.Score(said, answers)
+// grade returns what of a reply is judged, and its metric.
+func (s *Search) grade(reply string, answers []string) (said string, score float64) {
+	if said = Judged(reply, s.Score == "cider"); s.Score == "cider" {
+		return said, s.Captions.Score(said, answers)
 	}
-	return vqa.Accuracy(said, answers, false)
+	return said, vqa.Accuracy(said, answers, false)
+}
+
+// Judged returns what of a model's reply is a result, and so what a reward must judge: its answer, or the caption of its first line.
+func Judged(reply string, caption bool) string {
+	if !caption {
+		return vqa.ExtractAnswer(reply)
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(reply), "\n") // what follows is another turn
+	return strings.TrimSpace(line)
 }
 
 // Rewards scores one sequence of demonstrations for each query, all in one call: the probability of its answer, or the metric of
@@ -215,7 +225,8 @@ func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (r
 	if s.greedy() {
 		said, err := s.Scorer.Answer(ctx, prompts)
 		for i := range said {
-			rewards = append(rewards, s.grade(said[i].Text, s.Records.At(queries[i]).Answers))
+			_, score := s.grade(said[i].Text, s.Records.At(queries[i]).Answers)
+			rewards = append(rewards, score)
 		}
 		if s.Score == "vqa" {
 			accuracy = rewards

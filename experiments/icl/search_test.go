@@ -262,3 +262,29 @@ func TestEdgesAreDoubted(t *testing.T) {
 		}
 	}
 }
+
+// talker goes on after its answer.
+type talker struct{ toy }
+
+func (*talker) Answer(_ context.Context, prompts []lvlm.Prompt) ([]lvlm.Reply, error) {
+	return slices.Repeat([]lvlm.Reply{{Text: "a big answer 0, or so\nQuestion: what else?"}}, len(prompts)), nil
+}
+
+// The search and the reward judge the part of a reply that a result file holds.
+func TestRepliesAreCut(t *testing.T) {
+	for score, want := range map[string]string{"vqa": "a big answer 0", "cider": "a big answer 0, or so"} {
+		s := &Search{Scorer: &talker{}, Records: toyRecords(9), BeamsOptions: BeamsOptions{Score: score, Order: "left", Shots: 1, Width: 1}}
+		s.Captions = References(s.Records)
+		most := vqa.Accuracy(want, s.Records.At(0).Answers, false)
+		if score == "cider" {
+			most = s.Captions.Score(want, s.Records.At(0).Answers)
+		}
+		got, _, err := s.Beams(t.Context(), 0, toyPool(3))
+		if err != nil || got[0].Said != want || got[0].Score != most || most == 0 {
+			t.Errorf("%s: %+v, %v, want %q with %v", score, got, err, want, most)
+		}
+		if rewards, _, err := s.Rewards(t.Context(), []int{0}, [][]int32{{1}}); err != nil || rewards[0] != most {
+			t.Errorf("%s: rewards %v, %v, want %v", score, rewards, err, most)
+		}
+	}
+}

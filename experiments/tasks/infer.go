@@ -11,7 +11,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"fulcrum/beamdata"
@@ -459,7 +458,7 @@ func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error
 			return nil, err
 		}
 		for k, reply := range said {
-			if slices.ContainsFunc(some[k].Shots, func(e lvlm.Example) bool { return e.Answer == vqa.ExtractAnswer(reply.Text) }) {
+			if slices.ContainsFunc(some[k].Shots, func(e lvlm.Example) bool { return e.Answer == icl.Judged(reply.Text, c.set.Captions) }) {
 				c.copied++
 			}
 			out = append(out, reply.Text)
@@ -475,10 +474,10 @@ func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, abo
 	results, lines := make([]any, len(answers)), make([]selection, len(answers))
 	for i, q := range c.queries {
 		r := c.set.Records.At(q)
-		results[i] = vqa.Result{QuestionID: r.ID, Answer: vqa.ExtractAnswer(answers[i])}
+		said := icl.Judged(answers[i], c.set.Captions)
+		results[i] = vqa.Result{QuestionID: r.ID, Answer: said}
 		if c.set.Captions {
-			caption, _, _ := strings.Cut(strings.TrimSpace(answers[i]), "\n") // what follows is another turn
-			results[i] = captionResult{r.ID, strings.TrimSpace(caption)}
+			results[i] = captionResult{r.ID, said}
 		}
 		lines[i] = selection{int64(q), chosen[i], r.Question, answers[i]}
 	}

@@ -9,13 +9,13 @@ import (
 // Questions have their image in common, or the value of another key of items.jsonl.
 func TestItemsKnowTheirClusters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "items.jsonl")
-	text := `{"idx": 0, "image_id": 7, "question": "what", "source": "web"}
-{"idx": 2, "image_id": 7, "question": "who", "answer_counts": {"a": 3}, "source": 5}
+	text := `{"idx": 0, "image_id": 7, "question": "what", "source": "web", "page": 9007199254740993}
+{"idx": 2, "image_id": 7, "question": "who", "answer_counts": {"a": 3}, "source": 5, "page": 9007199254740992}
 {"idx": 1, "question": "what", "source": null}
 `
 	write(t, path, text)
 	for key, want := range map[string]string{"": "[7  7  ]", "image_id": "[7  7  ]", "question": "[what what who  ]",
-		"source": "[web  5  ]", "sauce": "[    ]"} {
+		"source": "[web  5  ]", "page": "[9007199254740993  9007199254740992  ]", "sauce": "[    ]"} {
 		items := &Items{key: key}
 		if _, _, err := items.readItems(path, 4); err != nil {
 			t.Fatal(err)

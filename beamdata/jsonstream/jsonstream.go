@@ -226,30 +226,36 @@ func (s *Scanner) word() []byte {
 
 // Number reads a float; NaN, Infinity and -Infinity are accepted.
 func (s *Scanner) Number() (float64, error) {
+	_, x, err := s.number()
+	return x, err
+}
+
+// number returns a number as it stands, until the next read, and its value.
+func (s *Scanner) number() ([]byte, float64, error) {
 	if c := s.Peek(); Found(c) != "a number" {
 		hint := ""
 		if c == '"' {
 			hint = " (without quotes)"
 		}
-		return 0, s.Errorf("found %s, want a number%s", Found(c), hint)
+		return nil, 0, s.Errorf("found %s, want a number%s", Found(c), hint)
 	}
 	w := s.word()
 	switch string(w) {
 	case "NaN":
-		return math.NaN(), nil
+		return w, math.NaN(), nil
 	case "Infinity":
-		return math.Inf(1), nil
+		return w, math.Inf(1), nil
 	case "-Infinity":
-		return math.Inf(-1), nil
+		return w, math.Inf(-1), nil
 	}
 	if !json.Valid(w) {
-		return 0, s.Errorf("%.30q is not a number", w)
+		return nil, 0, s.Errorf("%.30q is not a number", w)
 	}
 	v, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(w), len(w)), 64)
 	if err != nil && !math.IsInf(v, 0) {
-		return 0, s.Errorf("%.30q is not a number", w)
+		return nil, 0, s.Errorf("%.30q is not a number", w)
 	}
-	return v, nil
+	return w, v, nil
 }
 
 func (s *Scanner) Integer() (int64, error) {
@@ -391,8 +397,8 @@ func (s *Scanner) Scalar() (string, error) {
 	if s.Peek() == '"' {
 		return s.String()
 	}
-	x, err := s.Number()
-	return fmt.Sprint(x), err
+	w, _, err := s.number() // as it stands: a float64 holds no ids beyond 2^53
+	return string(w), err
 }
 
 // String reads a string and copies it.

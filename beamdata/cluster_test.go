@@ -26,3 +26,25 @@ func TestItemsKnowTheirClusters(t *testing.T) {
 		}
 	}
 }
+
+// A row has one line: files that tell the same of it are read, and nothing says which of two others is right.
+func TestItemsDisagree(t *testing.T) {
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "items.jsonl"), filepath.Join(dir, "items_old.jsonl")
+	write(t, a, `{"idx": 0, "question": "what", "tags": ["x"]}`+"\n"+`{"idx": 1, "answer": "yes"}`)
+	for text, want := range map[string]string{
+		`{"idx": 1, "answer": "yes"} {"idx": 0, "question": "what", "tags": ["x"]}`: "<nil>",
+		`{"idx": 2}` + "\n" + `{"idx": 1, "answer": "no"}`: b + ": line 2 (byte 37): idx 1 has other values than in line 2 of " + a +
+			": want one line for each idx",
+	} {
+		write(t, b, text)
+		items := &Items{}
+		_, _, err := items.readItems(a, 4)
+		if err == nil {
+			_, _, err = items.readItems(b, 4)
+		}
+		if fmt.Sprint(err) != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+}

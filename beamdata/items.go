@@ -3,6 +3,7 @@ package beamdata
 import (
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 
@@ -28,6 +29,8 @@ type item struct {
 	cluster                 string               // value of Items.key, else the image
 	counts                  []shapes.AnswerCount // answer_counts; nil where the row is unknown
 	tags                    []string             // of the picture; nil where the row is unknown
+	file                    string               // where it was read,
+	line                    int                  // from 1; 0 where the row is unknown
 }
 
 // at returns the item of a row, empty where it is unknown.
@@ -125,6 +128,13 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		if int(idx) >= len(it.rows) {
 			it.rows = slices.Grow(it.rows, int(idx)+1-len(it.rows))[:idx+1]
 		}
+		was := it.rows[idx]
+		x.file, x.line = was.file, was.line
+		if was.line > 0 && !reflect.DeepEqual(x, was) { // a line that says the same again is harmless
+			err := s.Errorf("idx %d has other values than in line %d of %s: want one line for each idx", idx, was.line, was.file)
+			return 0, nil, fmt.Errorf("%s: %w", path, err)
+		}
+		x.file, x.line = path, s.Line()
 		it.rows[idx] = x
 	}
 	return outside, keys.Unknown(), s.Err()

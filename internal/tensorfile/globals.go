@@ -348,6 +348,13 @@ func rebuildTensor(args Tuple, dtype DType) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tensor size: %w", err)
 	}
+	if bits, ok := args[len(args)-1].(*Dict); ok { // metadata: the values differ from the bytes
+		for _, bit := range []string{"neg", "conj"} {
+			if set, _ := bits.Get(bit); set == true {
+				return nil, fmt.Errorf("tensor with PyTorch's %s bit: save it by .resolve_%s()", bit, bit)
+			}
+		}
+	}
 	stride := rowMajor(size)
 	if len(args) > 3 {
 		if stride, err = ints(args[3]); err != nil {

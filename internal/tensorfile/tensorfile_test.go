@@ -33,6 +33,17 @@ func get(t *testing.T, d any, key string) any {
 	return v
 }
 
+// A sign that PyTorch keeps in a tensor's metadata is not lost: such files are refused.
+func TestPTRefusesLazySigns(t *testing.T) {
+	for name, bit := range map[string]string{"neg.pt": "neg", "neg_v3.pt": "neg", "conj.pt": "conj"} {
+		_, err := ReadPT(filepath.Join("testdata", name))
+		want := "tensor with PyTorch's " + bit + " bit: save it by .resolve_" + bit + "()"
+		if err == nil || !strings.Contains(err.Error(), name) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+}
+
 // The same nested value in the zip format, the legacy format and pickle protocol 4 (testdata/make.py).
 func TestPTNestedValues(t *testing.T) {
 	for _, name := range []string{"nested.pt", "nested_legacy.pt", "nested_proto4.pt"} {

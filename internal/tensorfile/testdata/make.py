@@ -36,3 +36,6 @@ torch.save({"epoch": 7, "global_step": 80, "state_dict": collections.OrderedDict
     "hyper_parameters": AttributeDict(lr=1e-4, args=argparse.Namespace(x=1)), "callbacks": {"ModelCheckpoint": {"best": torch.tensor(0.5), "dirpath": pathlib.PosixPath("/a/b")}},
     "optimizer_states": [{"state": collections.defaultdict(dict, {0: {"step": torch.tensor(3.0), "exp_avg": torch.zeros(2, 2)}}), "param_groups": [{"lr": 1e-4, "betas": (0.9, 0.999), "params": [0]}]}],
     "loops": None}, "lightning.ckpt")
+# Tensors whose sign is in their metadata alone (PyTorch 2.14; the second is of _rebuild_tensor_v3).
+torch.save({"w": torch.tensor([1 + 2j]).conj().imag}, "neg.pt"); torch.save({"w": torch._neg_view(torch.tensor([1], dtype=torch.uint16))}, "neg_v3.pt")
+torch.save({"w": torch.tensor([1 + 2j]).conj()}, "conj.pt")

@@ -144,6 +144,11 @@ func (o Options) open(path string) (file, columns, error) {
 	if err != nil {
 		return nil, none, fmt.Errorf("%s: %w", path, err)
 	}
+	if p, ok := f.(parquetFile); ok && o.ID == nil { // nobody asked for the id: one that cannot be read is none
+		if _, err := p.Column(c.id); err != nil {
+			c.id = ""
+		}
+	}
 	return f, c, nil
 }
 

@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"encoding/hex"
 	"fmt"
 	"path/filepath"
 	"unicode/utf8"
@@ -61,6 +62,8 @@ func (f parquetFile) read(row int64, c columns) (record, error) {
 			return r, err
 		case !ok && part.name != c.id:
 			return r, fmt.Errorf("%s: got null, want a text", part.name)
+		case !utf8.ValidString(text) && part.into == &r.id: // as of a UUID
+			text = hex.EncodeToString([]byte(text))
 		case !utf8.ValidString(text):
 			return r, fmt.Errorf("%s: bytes that are no UTF-8, want a text", part.name)
 		}

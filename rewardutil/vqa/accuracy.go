@@ -78,6 +78,7 @@ func stripPeriods(s string, n int) string {
 
 func normalizeWords(s string) string {
 	var words []string
+	s = strings.ReplaceAll(s, "\u0130", "i\u0307") // the one letter that Python lowers to two, and Go to one
 	for _, w := range strings.Fields(strings.ToLower(s)) {
 		switch w = cmp.Or(digits()[w], w); w {
 		case "a", "an", "the":

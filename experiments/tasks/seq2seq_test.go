@@ -155,9 +155,10 @@ func TestBadTextLinesAreNamed(t *testing.T) {
 		t.Errorf("exit code %d, want 1\n%s", p.Code, p.Stderr)
 	}
 	for _, want := range []string{in + `:2: want "source"`, in + ":3: want source or source_ids, got both",
-		in + ":4: token 1 of the source has id 4000", in + ":5: want one JSON object a line: source: got a JSON number, want a text", in + ":7: the completion has 129 tokens, but the " +
-			"model only 128 positions",
-		in + ":8: want one JSON object a line: entry 1 of a list of token ids is null", in + ":9: not UTF-8", "7 bad lines: 2, 3, 4, 5, 7, 8, 9"} {
+		in + ":4: token 1 of the source has id 4000", in + ":5: want one JSON object a line: source: got a JSON number, want a text",
+		in + ":7: the completion has 129 tokens, but the model only 128 positions",
+		in + ":8: want one JSON object a line: entry 1 of a list of token ids is null", in + ":9: not UTF-8",
+		"7 bad lines: 2, 3, 4, 5, 7, 8, 9"} {
 		if !strings.Contains(p.Stderr, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, p.Stderr)
 		}

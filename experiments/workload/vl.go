@@ -222,6 +222,10 @@ func newVLText(j *job.Job, o *GenerateOptions) (TextModel, error) {
 		if err != nil {
 			return nil, err
 		}
+		room := 1 // tokens that a completion may have
+		if o != nil {
+			room = o.MaxNewTokens
+		}
 		return &textModel[*processor.Prompt]{encode: proc.Tokenizer().Encode, vocab: model.Config().Vocab,
 			folder: model.Generation().FolderSampling,
 			decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },
@@ -232,7 +236,7 @@ func newVLText(j *job.Job, o *GenerateOptions) (TextModel, error) {
 				}
 				p, err := proc.Prompt(msgs)
 				if err == nil {
-					err = model.CheckPrompt(len(p.IDs), 1)
+					err = model.CheckPrompt(len(p.IDs), room)
 				}
 				if err != nil {
 					return nil, 0, err

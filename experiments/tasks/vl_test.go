@@ -293,6 +293,8 @@ func TestLoRAOnAFolderTrainsAndExports(t *testing.T) {
 	if trained.Sum < untrained.Sum+1 {
 		t.Errorf("log-probability %v of the target after training on it, %v before", trained.Sum, untrained.Sum)
 	}
+	refused(t, run(t, model(root, "tiny_tied", "exp=qwen2_5_vl_actions", "data.conversations.train="+data, "init.checkpoint="+last,
+		"vl.lora.rank=16", "hydra.run.dir="+folder(t))...), 2, "vl.lora.rank=16 contradicts ", "which was trained with 8")
 	hf, peft := filepath.Join(t.TempDir(), "hf"), filepath.Join(t.TempDir(), "peft")
 	mustRun(t, "checkpoint", "export", last, "--format", "hf", "--out", hf)
 	mustRun(t, "checkpoint", "export", last, "--format", "peft", "--out", peft)

@@ -19,6 +19,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // FolderFormats are the formats that are folders, of the token policies.
@@ -113,6 +114,29 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 		return 0, fmt.Errorf("--out=%s: %w", out, err)
 	}
 	return model.Params().Numel(), atomicfile.SyncDir(filepath.Dir(out))
+}
+
+// contradicts refuses adapters that are asked for beside other ones of init.checkpoint, which decide. An arm of a study that starts from
+// another's checkpoint has the adapter that its run began with.
+func contradicts(j *job.Job, section, checkpoint string, o tokens.Options, has *lora.Config) error {
+	if o.Adapter != nil {
+		j.Log.Warnf("%s.adapter=%s has no effect: the adapters are those of init.checkpoint=%s", section, *o.Adapter, checkpoint)
+	}
+	if has == nil {
+		return nil
+	}
+	own, asked := lora.DefaultOptions(), o.LoRA
+	for _, key := range []struct {
+		name             string
+		asked, own, here any
+	}{
+		{"rank", asked.Rank, own.Rank, has.Rank}, {"alpha", asked.Alpha, own.Alpha, has.Alpha}, {"rslora", asked.RSLoRA, own.RSLoRA, has.RSLoRA},
+	} {
+		if key.asked != key.own && key.asked != key.here {
+			return usage.Errorf("%s.lora.%s=%v contradicts %s, which was trained with %v", section, key.name, key.asked, checkpoint, key.here)
+		}
+	}
+	return nil
 }
 
 // originOf is where a token policy comes from: a model folder (nil: none), as its section's path, a run named there, or

@@ -191,6 +191,9 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 	if n, rows := w.tokens.Size(), model.Config().Vocab; n > rows {
 		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
 	}
+	if err == nil && checkpoint != "" {
+		err = contradicts(j, "seq2seq", checkpoint, opt.Options, model.Adapted())
+	}
 	if err == nil && bundle != nil && opt.Path == nil && !c.DryRun {
 		err = keepModel(j, model.Config().Raw, w.tokens.Save)
 	}

@@ -139,7 +139,10 @@ func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Proc
 		return nil, nil, err
 	}
 	model.Warn = warn
-	if bundle != nil && opt.Path == nil && !c.DryRun {
+	if checkpoint != "" {
+		err = contradicts(j, "vl", checkpoint, opt.Options, model.Adapted())
+	}
+	if err == nil && bundle != nil && opt.Path == nil && !c.DryRun {
 		err = keepModel(j, model.Config().Raw, proc.Save)
 	}
 	if err != nil {

@@ -55,6 +55,9 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 	if err != nil {
 		return err
 	}
+	if note := job.UntrainedNote(path); note != "" {
+		stdout.Message(stdout.Errors(), "warning: "+note)
+	}
 	if real, err := filepath.EvalSymlinks(path); err == nil { // best.safetensors is a link
 		path = real
 	}

@@ -66,9 +66,16 @@ func Untrained(checkpoint string) bool {
 
 // WarnUntrained says so.
 func (j *Job) WarnUntrained(checkpoint string) {
-	if Untrained(checkpoint) {
-		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
-		j.Log.Warnf("%s is the policy that its run began with, the best one by checkpoint.best. Training ended with %s",
-			checkpoint, last)
+	if text := UntrainedNote(checkpoint); text != "" {
+		j.Log.Warnf("%s", text)
 	}
+}
+
+// UntrainedNote is the warning of an untrained best checkpoint; "" for any other.
+func UntrainedNote(checkpoint string) string {
+	if !Untrained(checkpoint) {
+		return ""
+	}
+	return fmt.Sprintf("%s is the policy that its run began with, the best one by checkpoint.best. Training ended with %s", checkpoint,
+		filepath.Join(filepath.Dir(checkpoint), "last.safetensors"))
 }

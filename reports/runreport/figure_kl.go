@@ -52,8 +52,11 @@ func klFigure(run *record.Run) *chart.Figure {
 	token := newPanel(run, "KL (nats per token)")
 	token.YMin = min(0, columnMin(run, "kl_per_token"))
 	token.AddSteps(run, "kl_per_token", "KL per token", chart.Blue)
-	return Stack("KL to the reference policy and its coefficient", "Adaptive β rises while KL is above the band and falls while it is below.",
-		kl, token, beta).Crop(run)
+	note := ""
+	if len(bands) > 0 {
+		note = "Adaptive β rises while KL is above the band and falls while it is below."
+	}
+	return Stack("KL to the reference policy and its coefficient", note, kl, token, beta).Crop(run)
 }
 
 // changes keeps the points where a step function moves, and both ends.

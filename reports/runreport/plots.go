@@ -43,8 +43,8 @@ func Figures() []Figure {
 			"that the limit is too low, or that the policy has stopped ending its answers."},
 		{Name: "losses", Make: lossFigure, Caption: "The training losses of different phases are different quantities. A validation loss " +
 			"that rises while the training loss falls is the mark of overfitting."},
-		{Name: "kl", Make: klFigure, Caption: "How far the policy has moved from its reference. Within the band β rests; it grows above " +
-			"and shrinks below."},
+		{Name: "kl", Make: klFigure, Caption: "How far the policy has moved from its reference. Within its target band, where there is " +
+			"one, β rests; it grows above and shrinks below."},
 		{Name: "ratio", Make: ratioFigure, Caption: "How much more likely the policy makes what a step learns from than the old policy " +
 			"did. A ratio that has left the clip range no longer pulls further that way."},
 		{Name: "schedules", Make: scheduleFigure, Caption: "The learning rate, and where a phase has one the temperature, in each step."},

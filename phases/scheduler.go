@@ -296,8 +296,8 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 		}
 	}
 	if stop, ok := errors.AsType[*doctor.StopError](doctor.Judge(findings)); ok {
-		return fmt.Errorf("%w; with checks.severity.%s=warning the run goes on (of this one, in .hydra/config.yaml; then "+
-			"`run resume FOLDER`)", stop, stop.Finding.Check)
+		return fmt.Errorf("%w; with checks.severity.%[2]s=warning a run goes on, this one too: `run resume FOLDER checks.severity.%[2]s=warning`",
+			stop, stop.Finding.Check)
 	}
 	return nil
 }

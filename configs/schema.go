@@ -322,7 +322,7 @@ func (c condition) holds(n *Node) bool {
 	if c.key == "" || v == nil || v.tmpl != nil {
 		return true
 	}
-	met := slices.Contains(c.values, v.Text)
+	met := slices.Contains(c.values, strings.ToLower(v.pyStr())) || slices.Contains(c.values, v.Text)
 	if c.values == nil {
 		x, number := v.number()
 		empty := v.Kind == Null || v.Kind == String && (v.Text == "" || v.Text == "none") || v.Kind == List && len(v.Vals) == 0

@@ -33,11 +33,11 @@ type GenerateOptions struct {
 	// go on after the end-of-sequence token, up to max_new_tokens, and force no first or last token
 	IgnoreEOS bool `koanf:"ignore_eos"`
 	// of sampling
-	Temperature *float64 `koanf:"temperature" range:"(0,inf)"`
+	Temperature *float64 `koanf:"temperature" range:"(0,inf)" when:"!do_sample=false"`
 	// sample from the most likely tokens that hold this much probability
-	TopP *float64 `koanf:"top_p" range:"(0,1]"`
+	TopP *float64 `koanf:"top_p" range:"(0,1]" when:"!do_sample=false"`
 	// sample from the k most likely tokens; 0 = all
-	TopK *int `koanf:"top_k" range:"[0,inf)"`
+	TopK *int `koanf:"top_k" range:"[0,inf)" when:"!do_sample=false"`
 	// divides positive and multiplies negative logits of tokens seen before
 	RepetitionPenalty *float64 `koanf:"repetition_penalty" range:"(0,inf)"`
 	// keys of the model's generation_config.json that do not count here, num_beams say

@@ -92,17 +92,16 @@ func (m Measurement) PerCPU() float64    { return float64(m.Queries) / stat.Medi
 // Run generates the data, measures and prints; what was measured before a failure or a signal too.
 func Run(ctx context.Context, opt Options, out io.Writer) error {
 	defer interrupt.Hold(nil).Release()
-	t := &table{opt: opt, machine: machine()}
-	err := t.measure(ctx, out)
-	if opt.Format == "specs" || err != nil && len(t.lines)+len(t.shapes) == 0 {
+	t := &table{Machine: machine(), Device: opt.Device, Threads: opt.Threads, Repeats: opt.Repeats}
+	err := t.measure(ctx, opt, out)
+	if opt.Format == "specs" || err != nil && len(t.Rows)+len(t.Shapes) == 0 {
 		return err
 	}
-	return cmp.Or(err, t.print(out))
+	return cmp.Or(err, t.print(out, opt.Format))
 }
 
 // measure fills the table; under --format specs it prints what it would measure instead.
-func (t *table) measure(ctx context.Context, out io.Writer) error {
-	opt := t.opt
+func (t *table) measure(ctx context.Context, opt Options, out io.Writer) error {
 	workloads, shapes, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
 	if err != nil {
 		return err
@@ -155,7 +154,7 @@ func (t *table) measure(ctx context.Context, out io.Writer) error {
 	}
 	for _, w := range shapes {
 		lines, err := opt.shapeLines(ctx, w, cases)
-		t.shapes = append(t.shapes, lines...)
+		t.Shapes = append(t.Shapes, lines...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}

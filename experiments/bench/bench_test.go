@@ -136,7 +136,7 @@ echo '{"workload":"qwen2_5_1_5b","case":"decode","seconds":2,"tokens_per_second"
 	if err == nil || !strings.Contains(err.Error(), "qwen2_5_1_5b: step: CUDA out of memory") {
 		t.Errorf("got %v, want the fault of step", err)
 	}
-	var r report
+	var r table
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Shapes) != 2 {
 		t.Errorf("%v: %d shapes, want decode and update\n%s", err, len(r.Shapes), out.String())
 	}

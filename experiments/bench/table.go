@@ -15,12 +15,15 @@ import (
 	"fulcrum/internal/stat"
 )
 
-// table collects the rows and prints them.
+// table collects the rows and prints them: what --format=json prints and --from reads.
 type table struct {
-	opt     Options
-	machine string
-	lines   []Line
-	shapes  []ShapeMeasurement
+	Machine  string             `json:"machine"`
+	Libtorch string             `json:"libtorch,omitempty"`
+	Device   string             `json:"device"`
+	Threads  int                `json:"threads"`
+	Repeats  int                `json:"repeats"`
+	Rows     []Line             `json:"rows"`
+	Shapes   []ShapeMeasurement `json:"shapes"`
 }
 
 // Line is one row of the table: medians over the repeats.
@@ -48,9 +51,6 @@ type Line struct {
 	RatioRange []float64 `json:"ratio_range,omitempty"` // least and greatest pair
 	Reference  float64   `json:"reference_queries_per_cpu_second,omitempty"`
 	ExactCost  float64   `json:"exact_cost,omitempty"` // CPU time of a pass with the exact KL over one with k3
-
-	libtorch, device string
-	threads          int
 }
 
 func (t *table) add(w Workload, rows []row) {
@@ -63,8 +63,10 @@ func (t *table) add(w Workload, rows []row) {
 			StepMS: of(func(m Measurement) float64 { return m.StepMS }), LoadSecond: of(func(m Measurement) float64 { return m.Load }),
 			LoadedMB: of(func(m Measurement) float64 { return m.LoadedMB }), BeginMS: of(func(m Measurement) float64 { return 1e3 * m.Begin }),
 			PeakMB: of(func(m Measurement) float64 { return m.PeakMB }), FirstLoss: m.Losses[0], LastLoss: m.Losses[len(m.Losses)-1],
-			PeerPerCPU: w.Published.Peer[r.phase], Reference: w.Published.Reference[r.phase],
-			libtorch: m.Libtorch, device: m.Device, threads: m.Threads}
+			PeerPerCPU: w.Published.Peer[r.phase], Reference: w.Published.Reference[r.phase]}
+		if len(t.Rows) == 0 {
+			t.Libtorch, t.Device, t.Threads = m.Libtorch, m.Device, m.Threads
+		}
 		if len(r.Peer) > 0 {
 			l.PeerHere = true
 			l.PeerPerCPU = medianOf(r.Peer, func(p PeerMeasurement) float64 { return p.PerCPU })
@@ -80,66 +82,45 @@ func (t *table) add(w Workload, rows []row) {
 				l.ExactCost = k3.PerCPU / l.PerCPU
 			}
 		}
-		t.lines = append(t.lines, l)
+		t.Rows = append(t.Rows, l)
 	}
-}
-
-// report is what --format=json prints and --from reads.
-type report struct {
-	Machine  string             `json:"machine"`
-	Libtorch string             `json:"libtorch,omitempty"`
-	Device   string             `json:"device"`
-	Threads  int                `json:"threads"`
-	Repeats  int                `json:"repeats"`
-	Rows     []Line             `json:"rows"`
-	Shapes   []ShapeMeasurement `json:"shapes"`
 }
 
 // Reprint prints the tables of a report that Run has printed as JSON: of another machine, perhaps.
 func Reprint(raw []byte, format string, out io.Writer) error {
-	var r report
-	if err := jsonwords.Unmarshal(raw, &r); err != nil {
+	var t table
+	if err := jsonwords.Unmarshal(raw, &t); err != nil {
 		return err
 	}
-	if len(r.Rows)+len(r.Shapes) == 0 {
+	if len(t.Rows)+len(t.Shapes) == 0 {
 		return fmt.Errorf("no rows: want what `bench workloads --format json` has printed")
 	}
-	for i := range r.Rows {
-		r.Rows[i].libtorch, r.Rows[i].device, r.Rows[i].threads = r.Libtorch, r.Device, r.Threads
-	}
-	t := &table{opt: Options{Format: format, Device: r.Device, Threads: r.Threads, Repeats: r.Repeats}, machine: r.Machine, lines: r.Rows,
-		shapes: r.Shapes}
-	return t.print(out)
+	return t.print(out, format)
 }
 
-func (t *table) print(out io.Writer) error {
-	if t.opt.Format == "json" {
+func (t *table) print(out io.Writer, format string) error {
+	if format == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", " ")
-		r := report{Machine: t.machine, Device: t.opt.Device, Threads: t.opt.Threads, Repeats: t.opt.Repeats, Rows: t.lines,
-			Shapes: t.shapes}
-		if len(t.lines) > 0 {
-			r.Libtorch, r.Device, r.Threads = t.lines[0].libtorch, t.lines[0].device, t.lines[0].threads
-		}
-		return e.Encode(r)
+		return e.Encode(t)
 	}
-	if err := t.printTraining(out); err != nil {
+	if err := t.printTraining(out, format); err != nil {
 		return err
 	}
-	return printShapes(out, t.shapes, t.opt.Format)
+	return printShapes(out, t.Shapes, format)
 }
 
 // printTraining prints the rows of the training workloads, or only what was asked for where there are none.
-func (t *table) printTraining(out io.Writer) error {
-	if len(t.lines) == 0 {
-		fmt.Fprintf(out, "%s; device %s, threads %d, %d processes a row\n", t.machine, t.opt.Device, t.opt.Threads, t.opt.Repeats)
+func (t *table) printTraining(out io.Writer, format string) error {
+	if len(t.Rows) == 0 {
+		fmt.Fprintf(out, "%s; device %s, threads %d, %d processes a row\n", t.Machine, t.Device, t.Threads, t.Repeats)
 		return nil
 	}
 	fmt.Fprintln(out, t.heading())
-	if t.opt.Format == "markdown" {
+	if format == "markdown" {
 		fmt.Fprintln(out)
 	}
-	if err := writeCells(out, t.opt.Format, t.cells(), 2); err != nil {
+	if err := writeCells(out, format, t.cells(), 2); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(out, t.footnote())
@@ -166,16 +147,15 @@ func writeCells(out io.Writer, format string, cells [][]string, names int) error
 }
 
 func (t *table) heading() string {
-	l := t.lines[0]
 	threads := "1 thread"
-	if l.threads != 1 {
-		threads = fmt.Sprint(l.threads, " threads")
+	if t.Threads != 1 {
+		threads = fmt.Sprint(t.Threads, " threads")
 	}
 	times := "one process a row"
-	if t.opt.Repeats > 1 {
-		times = fmt.Sprintf("medians of %d processes", t.opt.Repeats)
+	if t.Repeats > 1 {
+		times = fmt.Sprintf("medians of %d processes", t.Repeats)
 	}
-	return fmt.Sprintf("%s; libtorch %s, device %s, %s; %s", t.machine, l.libtorch, l.device, threads, times)
+	return fmt.Sprintf("%s; libtorch %s, device %s, %s; %s", t.Machine, t.Libtorch, t.Device, threads, times)
 }
 
 func (t *table) footnote() string {
@@ -183,7 +163,7 @@ func (t *table) footnote() string {
 		"policies); peak: of the whole process. " +
 		"reference, peer: queries per CPU second of the Python reference and of hand-optimised PyTorch; in brackets as published, " +
 		"on one core of another machine (libtorch 1.13.1, OpenBLAS)."
-	if slices.ContainsFunc(t.lines, func(l Line) bool { return l.PeerHere }) {
+	if slices.ContainsFunc(t.Rows, func(l Line) bool { return l.PeerHere }) {
 		text += " The peer without brackets ran in turns with ours; ratio: ours / peer (least–greatest pair)."
 	}
 	return text
@@ -193,7 +173,7 @@ func (t *table) footnote() string {
 func (t *table) cells() [][]string {
 	cells := [][]string{{"workload", "phase", "batch", "K", "queries/s", "queries/CPU s", "ms/step", "load s", "begin ms",
 		"peak MB", "reference", "peer", "ratio", "exact/k3"}}
-	for _, l := range t.lines {
+	for _, l := range t.Rows {
 		reference, peer, ratio, exact := "", "", "", ""
 		if l.Reference > 0 && l.Phase != "grpo-exact" {
 			reference = "(" + number(l.Reference) + ")"

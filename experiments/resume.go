@@ -68,7 +68,8 @@ func (a App) openSaved(dir string, itself bool, overrides []string) (*configs.Co
 		req.Beneath = configs.Library()
 	}
 	c, err := configs.Compose(req)
-	if err != nil && len(overrides) == 0 && strings.Contains(err.Error(), req.ConfigPath) && !strings.Contains(err.Error(), "environment variable") {
+	if err != nil && len(overrides) == 0 && strings.Contains(err.Error(), req.ConfigPath) &&
+		!strings.Contains(err.Error(), "environment variable") {
 		err = fmt.Errorf("%w (the configuration of this run is of another version of the program, or was changed by hand)", err)
 	}
 	return c, saved, err

@@ -104,7 +104,8 @@ func TestResolvedNumbers(t *testing.T) {
 		}
 		return f.Dir
 	}
-	dir := snapshot("seed: ${oc.env:FULCRUM_TEST_SEED}\nname: ${oc.env:FULCRUM_TEST_NAME}\na: {lr: '${vars.lr}', up: true}\nb: ${a}\nvars: {lr: 0.5}\n")
+	dir := snapshot("seed: ${oc.env:FULCRUM_TEST_SEED}\nname: ${oc.env:FULCRUM_TEST_NAME}\n" +
+		"a: {lr: '${vars.lr}', up: true}\nb: ${a}\nvars: {lr: 0.5}\n")
 	t.Setenv("FULCRUM_TEST_SEED", "8")
 	flat, err := record.Settings(dir)
 	if err != nil {

@@ -211,7 +211,8 @@ func TestBadLinesAreNamed(t *testing.T) {
 	if len(got) != 2 || got[0].ID != 1.0 || got[1].ID != "seven" {
 		t.Errorf("answers %+v, want those of lines 1 and 7", got)
 	}
-	long := run(t, model(root, "tiny_tied", "task=generate", "generate.in="+in, "generate.max_new_tokens=1000000", "hydra.run.dir="+folder(t))...)
+	long := run(t, model(root, "tiny_tied", "task=generate", "generate.in="+in, "generate.max_new_tokens=1000000",
+		"hydra.run.dir="+folder(t))...)
 	refused(t, long, 1, in+":1: the prompt has ", "the completion up to 1000000", "max_position_embeddings in config.json")
 	onto := run(t, model(root, "tiny_tied", "task=score", "score.in="+in, "score.out="+in, "hydra.run.dir="+folder(t))...)
 	refused(t, onto, 2, "score.out="+in+": this is score.in, which would be overwritten")

@@ -139,7 +139,8 @@ func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Proc
 		return nil, nil, err
 	}
 	model.Warn = warn
-	if checkpoint != "" {
+	err = model.EndAt(proc.EOS())
+	if err == nil && checkpoint != "" {
 		err = contradicts(j, "vl", checkpoint, opt.Options, model.Adapted())
 	}
 	if err == nil && bundle != nil && opt.Path == nil && !c.DryRun {

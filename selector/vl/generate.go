@@ -251,3 +251,12 @@ func (m *Model) EOS() []int64 {
 	}
 	return m.cfg.EOS
 }
+
+// EndAt takes the processor's ids for a model whose folder names none that end a completion.
+func (m *Model) EndAt(ids []int64) error {
+	if len(m.EOS()) > 0 {
+		return nil
+	}
+	m.generation.EOS = ids
+	return m.Known(ids, " that ends a completion")
+}

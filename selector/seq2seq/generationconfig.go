@@ -76,15 +76,8 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 
 // within refuses ids outside the vocabulary.
 func (g GenerationConfig) within(vocab int) error {
-	for key, ids := range map[string][]int64{"decoder_start_token_id": {g.Start}, "pad_token_id": {g.Pad}, "eos_token_id": g.EOS,
-		"forced_bos_token_id": g.ForcedBOS, "forced_eos_token_id": g.ForcedEOS} {
-		for _, id := range ids {
-			if id < 0 || id >= int64(vocab) {
-				return fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, vocab)
-			}
-		}
-	}
-	return nil
+	return tokens.Within(vocab, map[string][]int64{"decoder_start_token_id": {g.Start}, "pad_token_id": {g.Pad}, "eos_token_id": g.EOS,
+		"forced_bos_token_id": g.ForcedBOS, "forced_eos_token_id": g.ForcedEOS})
 }
 
 // read takes over what was read from raw.

@@ -33,3 +33,15 @@ func ParseIDs(raw json.RawMessage) ([]int64, error) {
 	}
 	return many, nil
 }
+
+// Within refuses ids outside the vocabulary, by the keys that name them.
+func Within(vocab int, keys map[string][]int64) error {
+	for key, ids := range keys {
+		for _, id := range ids {
+			if id < 0 || id >= int64(vocab) {
+				return fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, vocab)
+			}
+		}
+	}
+	return nil
+}

@@ -403,3 +403,14 @@ func TestTargets(t *testing.T) {
 		t.Errorf("%d pictures remembered while their vectors are trained", n)
 	}
 }
+
+// TestEndsOutsideTheVocabulary: a row of logits has no place for them.
+func TestEndsOutsideTheVocabulary(t *testing.T) {
+	for _, key := range []string{"eos_token_id", "forced_eos_token_id"} {
+		path := rewrite(t, "tiny_tied", nil, nil, 0)
+		golden.Write(t, path, map[string]string{"generation_config.json": `{"` + key + `": 99999}`})
+		if _, err := openAt(path); err == nil || !strings.Contains(err.Error(), key+" = 99999, want an id below vocab_size = ") {
+			t.Errorf("%s: got %v", key, err)
+		}
+	}
+}

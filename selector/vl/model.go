@@ -73,6 +73,13 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, name), err)
 		}
+		if generation.EOS == nil {
+			generation.EOS = cfg.EOS
+		}
+		ends := map[string][]int64{"eos_token_id": generation.EOS, "forced_eos_token_id": generation.ForcedEOS}
+		if err := tokens.Within(cfg.Vocab, ends); err != nil {
+			return nil, fmt.Errorf("%s: %w", folder.Path, err)
+		}
 		w, err := tokens.Load(folder, cfg.layout(options), options.Options, adapted, device, seed, warn)
 		if err != nil {
 			return nil, err

@@ -37,6 +37,9 @@ func DefaultConfig() Config {
 		Mean: [3]float64{0.48145466, 0.4578275, 0.40821073}, Std: [3]float64{0.26862954, 0.26130258, 0.27577711}}
 }
 
+// mostEnlarged bounds what a small picture is enlarged to, 8192×8192: more than any model reads, and less than memory.
+const mostEnlarged = 1 << 26
+
 // Validate reports the first value that cannot be.
 func (c Config) Validate() error {
 	switch {
@@ -44,8 +47,8 @@ func (c Config) Validate() error {
 		c.TemporalPatchSize > 64:
 		return fmt.Errorf("patch_size %d, merge_size %d, temporal_patch_size %d: want small positive numbers", c.PatchSize, c.MergeSize,
 			c.TemporalPatchSize)
-	case c.MinPixels < 1 || c.MaxPixels < c.MinPixels:
-		return fmt.Errorf("min_pixels %d, max_pixels %d: want 0 < min ≤ max", c.MinPixels, c.MaxPixels)
+	case c.MinPixels < 1 || c.MaxPixels < c.MinPixels || c.MinPixels > mostEnlarged:
+		return fmt.Errorf("min_pixels %d, max_pixels %d: want 0 < min ≤ max, and min at most %d", c.MinPixels, c.MaxPixels, mostEnlarged)
 	case c.Std[0] <= 0 || c.Std[1] <= 0 || c.Std[2] <= 0:
 		return fmt.Errorf("image_std %v: want positive numbers", c.Std)
 	}

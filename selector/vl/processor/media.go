@@ -66,24 +66,28 @@ func (p *Processor) check(part chat.Part) error {
 	if err := p.reads(part); err != nil {
 		return err
 	}
-	switch {
-	case p.pixels == nil || part.Picture != nil:
+	if p.pixels == nil || part.Type == chat.Text {
 		return nil
+	}
+	c, err := p.bounds(part)
+	switch {
+	case err != nil || part.Picture != nil:
+		return err
 	case part.Type == chat.Image && part.Path != "" && !strings.HasPrefix(part.Path, "data:"):
-		return p.bounds(part).Check(part.Path)
+		return c.Check(part.Path)
 	case part.Type == chat.Video && len(part.Frames) > 0:
 		for _, frame := range part.Frames[1:] { // they take the size of the first
 			if _, _, err := pixels.Size(frame); err != nil {
 				return err
 			}
 		}
-		return p.bounds(part).Check(part.Frames[0])
+		return c.Check(part.Frames[0])
 	}
 	return nil
 }
 
-// bounds are the limits of a picture's size: its part's own, else the folder's.
-func (p *Processor) bounds(part chat.Part) pixels.Config {
+// bounds are the limits of a picture's size: its part's own, else the folder's. A part's upper bound alone lowers the other.
+func (p *Processor) bounds(part chat.Part) (pixels.Config, error) {
 	c := *p.pixels
 	if part.Type == chat.Video {
 		c = *p.videos
@@ -94,12 +98,18 @@ func (p *Processor) bounds(part chat.Part) pixels.Config {
 	if part.MaxPixels > 0 {
 		c.MaxPixels = part.MaxPixels
 	}
-	return c
+	if part.MinPixels == 0 {
+		c.MinPixels = min(c.MinPixels, c.MaxPixels)
+	}
+	return c, c.Validate()
 }
 
 // image reads one image: in memory, or a file.
 func (p *Processor) image(part chat.Part) (pixels.Patches, error) {
-	c := p.bounds(part)
+	c, err := p.bounds(part)
+	if err != nil {
+		return pixels.Patches{}, err
+	}
 	if part.Picture != nil {
 		return p.cache.Get(part.Key, c, func() (pixels.Patches, error) {
 			img, err := part.Picture()
@@ -124,7 +134,10 @@ func (p *Processor) image(part chat.Part) (pixels.Patches, error) {
 // video reads one video: a list or a folder of frames, taken as they are, or a video file, which is
 // sampled.
 func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
-	c := p.bounds(part)
+	c, err := p.bounds(part)
+	if err != nil {
+		return pixels.Patches{}, err
+	}
 	files := part.Frames
 	if len(files) == 0 {
 		if part.Path == "" {

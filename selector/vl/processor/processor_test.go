@@ -334,3 +334,28 @@ func TestTrain(t *testing.T) {
 		t.Errorf("100 tokens: %v", err)
 	}
 }
+
+// TestBoundsOfAPart: bounds that a record gives its picture are checked as a folder's, early and by Prompt; one alone need not know the
+// folder's other.
+func TestBoundsOfAPart(t *testing.T) {
+	p := openTiny(t)
+	frame := "../pixels/testdata/images/vid1_0.png"
+	for _, tc := range []struct {
+		least, most int
+		want        string
+	}{
+		{1e15, 0, "min_pixels 1000000000000000, max_pixels "}, {1e15, 1e15, "and min at most 67108864"}, {3136, 784, "want 0 < min ≤ max"},
+		{0, 784, ""}, {3136, 0, ""},
+	} {
+		for _, part := range []chat.Part{{Type: chat.Image, Path: frame}, {Type: chat.Video, Frames: []string{frame, frame}}} {
+			part.MinPixels, part.MaxPixels = tc.least, tc.most
+			msgs := []chat.Message{{Role: "user", Parts: []chat.Part{part}}}
+			_, err := p.Prompt(msgs)
+			for _, err := range []error{p.Check(msgs), err} {
+				if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("%s of %d to %d pixels: %v, want %q", part.Type, tc.least, tc.most, err, tc.want)
+				}
+			}
+		}
+	}
+}

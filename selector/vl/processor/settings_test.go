@@ -3,8 +3,6 @@ package processor
 import (
 	"strings"
 	"testing"
-
-	"fulcrum/internal/chat"
 )
 
 // TestSettings: what transformers 5 writes of a processor is read, videos have bounds of their own, and what prepares pictures in
@@ -45,7 +43,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %v", tc.name, err)
 			continue
 		}
-		images, videos := p.bounds(chat.Part{Type: chat.Image}), p.bounds(chat.Part{Type: chat.Video})
+		images, videos := p.pixels, p.videos
 		if images.MaxPixels != tc.images || videos.MaxPixels != tc.videos {
 			t.Errorf("%s: at most %d and %d pixels, want %d and %d", tc.name, images.MaxPixels, videos.MaxPixels, tc.images, tc.videos)
 		}

@@ -206,12 +206,6 @@ func Parse(source string) (*Template, error) {
 	return parseJinja(source)
 }
 
-// JSON returns chat_template.json.
-func (t *Template) JSON() ([]byte, error) {
-	source, err := jsonwords.Marshal(t.source)
-	return fmt.Appendf(nil, "{\n  \"chat_template\": %s\n}\n", source), err
-}
-
 // qwenVLSource is the published template of Qwen2.5-VL; Parse knows it and takes the one in Go.
 //
 //go:embed qwen_vl.jinja

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -232,11 +231,8 @@ func (p *Processor) Save(folder string) error {
 	if err := p.tokenizer.Save(folder); err != nil {
 		return err
 	}
-	template, err := p.template.JSON()
-	if err != nil {
-		return err
-	}
-	if err := atomicfile.Write(filepath.Join(folder, "chat_template.json"), template, os.FileMode(0o644)); err != nil {
+	// not chat_template.json, which AutoTokenizer does not read: a text model's template would be lost
+	if err := atomicfile.Write(filepath.Join(folder, "chat_template.jinja"), []byte(p.template.Source()), 0o644); err != nil {
 		return err
 	}
 	if p.pixels == nil {

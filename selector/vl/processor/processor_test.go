@@ -316,6 +316,10 @@ func TestTrain(t *testing.T) {
 	if err := p.Save(folder); err != nil {
 		t.Fatal(err)
 	}
+	jinja, err := os.ReadFile(filepath.Join(folder, "chat_template.jinja")) // AutoTokenizer and AutoProcessor read this file
+	if err != nil || string(jinja) != p.Template().Source() {
+		t.Errorf("chat_template.jinja: %q, %v", jinja, err)
+	}
 	again, err := Open(folder)
 	if err != nil {
 		t.Fatal(err)

@@ -7,9 +7,11 @@
 package lora
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/list"
@@ -63,8 +65,10 @@ func (o Options) Config() Config {
 // Module is an adapted linear layer.
 type Module struct {
 	Name    string // canonical, without .weight
+	Public  string // in adapter folders
 	In, Out int
 	Rank    int
+	Alpha   float64
 	Scale   float64
 }
 
@@ -72,6 +76,7 @@ type Module struct {
 type Linear struct {
 	Name    string
 	In, Out int
+	Public  string // what adapter folders call it; "" = the same
 }
 
 // Linears lists a model's matrices that are not embedding tables, as layers that could be adapted.
@@ -89,7 +94,7 @@ func Linears(specs []torchx.Spec, table func(name string) bool) []Linear {
 // allLinear is PEFT's word for every linear layer but the head.
 const allLinear = "all-linear"
 
-// Select returns the layers that the configuration adapts, as PEFT matches them: by the last components of the name.
+// Select returns the layers that the configuration adapts, as PEFT matches them: by the last components of either name.
 // A target that matches nothing is an error.
 func (c Config) Select(layers []Linear) ([]Module, error) {
 	match, err := c.matcher()
@@ -99,25 +104,21 @@ func (c Config) Select(layers []Linear) ([]Module, error) {
 	hit := map[string]bool{}
 	var out []Module
 	for _, l := range layers {
-		target, ok := match(l.Name)
+		m := Module{Name: l.Name, Public: cmp.Or(l.Public, l.Name), In: l.In, Out: l.Out}
+		target, ok := match(m.Name, m.Public)
 		if !ok {
 			continue
 		}
 		hit[target] = true
-		m := Module{Name: l.Name, In: l.In, Out: l.Out}
-		if m.Rank, err = lookup(c.RankPattern, l.Name, c.Rank); err != nil {
-			return nil, err
-		}
-		alpha, err := lookup(c.AlphaPattern, l.Name, c.Alpha)
-		if err != nil {
+		if m.Rank, m.Alpha, err = c.sizes(m.Name, m.Public); err != nil {
 			return nil, err
 		}
 		if m.Rank < 1 {
 			return nil, fmt.Errorf("rank of %s = %d, want at least 1", m.Name, m.Rank)
 		}
-		m.Scale = alpha / float64(m.Rank)
+		m.Scale = m.Alpha / float64(m.Rank)
 		if c.RSLoRA {
-			m.Scale = alpha / math.Sqrt(float64(m.Rank))
+			m.Scale = m.Alpha / math.Sqrt(float64(m.Rank))
 		}
 		out = append(out, m)
 	}
@@ -133,36 +134,76 @@ func (c Config) Select(layers []Linear) ([]Module, error) {
 	return out, nil
 }
 
-// matcher returns a function that reports whether a module is adapted, and by which target.
-func (c Config) matcher() (func(name string) (target string, ok bool), error) {
+// matcher returns a function that reports whether a module of these names is adapted, and by which target.
+func (c Config) matcher() (func(names ...string) (target string, ok bool), error) {
 	switch c.Pattern {
 	case "":
-		return func(name string) (string, bool) {
+		return func(names ...string) (string, bool) {
 			for _, target := range c.Targets {
-				if name == target || strings.HasSuffix(name, "."+target) {
+				if slices.ContainsFunc(names, func(name string) bool { return name == target || strings.HasSuffix(name, "."+target) }) {
 					return target, true
 				}
 			}
 			return "", false
 		}, nil
 	case allLinear:
-		return func(name string) (string, bool) { return allLinear, name != "lm_head" }, nil
+		return func(names ...string) (string, bool) { return allLinear, names[0] != "lm_head" }, nil
 	}
 	pattern, err := regexp.Compile("^(?:" + c.Pattern + ")$")
 	if err != nil {
 		return nil, fmt.Errorf("target_modules %q: %w", c.Pattern, err)
 	}
-	return func(name string) (string, bool) { return c.Pattern, pattern.MatchString(name) }, nil
+	return func(names ...string) (string, bool) {
+		return c.Pattern, slices.ContainsFunc(names, pattern.MatchString)
+	}, nil
 }
 
-// lookup finds the value of the first key, in alphabetical order, that matches the tail of a module's name.
-func lookup[T any](patterns map[string]T, name string, otherwise T) (T, error) {
+// sizes returns rank and alpha of a module of these names.
+func (c Config) sizes(names ...string) (rank int, alpha float64, err error) {
+	if rank, err = lookup(c.RankPattern, names, c.Rank); err == nil {
+		alpha, err = lookup(c.AlphaPattern, names, c.Alpha)
+	}
+	return rank, alpha, err
+}
+
+// public returns c for PEFT, which knows the public names alone: where c needs the others, the modules are listed instead.
+func (c Config) public(modules map[string]Module) (Config, error) {
+	match, err := c.matcher()
+	if err != nil {
+		return c, err
+	}
+	out, same := c, true
+	out.Targets, out.Pattern, out.RankPattern, out.AlphaPattern = nil, "", map[string]int{}, map[string]float64{}
+	for _, name := range sortedKeys(modules) {
+		m := modules[name]
+		rank, alpha, err := c.sizes(m.Public)
+		if err != nil {
+			return c, err
+		}
+		_, found := match(m.Public)
+		same = same && found && rank == m.Rank && alpha == m.Alpha
+		out.Targets = append(out.Targets, m.Public)
+		if m.Rank != c.Rank {
+			out.RankPattern[m.Public] = m.Rank
+		}
+		if m.Alpha != c.Alpha {
+			out.AlphaPattern[m.Public] = m.Alpha
+		}
+	}
+	if same {
+		return c, nil
+	}
+	return out, nil
+}
+
+// lookup finds the value of the first key, in alphabetical order, that matches the tail of one of a module's names.
+func lookup[T any](patterns map[string]T, names []string, otherwise T) (T, error) {
 	for _, key := range sortedKeys(patterns) {
 		pattern, err := regexp.Compile(`^(?:.*\.)?(?:` + key + `)$`)
 		if err != nil {
 			return otherwise, fmt.Errorf("pattern %q: %w", key, err)
 		}
-		if pattern.MatchString(name) {
+		if slices.ContainsFunc(names, pattern.MatchString) {
 			return patterns[key], nil
 		}
 	}
@@ -221,20 +262,18 @@ func Start(params *torchx.Params, layers []Linear, modules map[string]Module, fr
 
 // Save writes a model's adapters as a PEFT folder. base, which may be empty, is the name of the base model in the folder. It
 // refuses a model without adapters (c is nil) and a model with other trained weights, for which the folder has no place.
-// called, which may be nil, maps module names to the names in the folder.
-func Save(path string, c *Config, base string, modules map[string]Module, params *torchx.Params, called func(module string) string) error {
+func Save(path string, c *Config, base string, modules map[string]Module, params *torchx.Params) error {
 	if c == nil {
 		return fmt.Errorf("%s: the model has no adapters", path)
 	}
-	config := *c
+	config, err := c.public(modules)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	config.BaseModel = base
 	ours := map[string]string{} // names in the folder
-	for name := range modules {
-		public := name
-		if called != nil {
-			public = called(name)
-		}
-		ours[KeyA(name)], ours[KeyB(name)] = KeyA(public), KeyB(public)
+	for name, m := range modules {
+		ours[KeyA(name)], ours[KeyB(name)] = KeyA(m.Public), KeyB(m.Public)
 	}
 	var tensors []tensorfile.Tensor
 	values := params.Values()

@@ -9,15 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/testkit/golden"
 )
 
 func layers() []Linear {
-	return []Linear{
-		{"visual.blocks.0.mlp.gate_proj", 4, 6}, {"model.layers.0.self_attn.q_proj", 8, 8}, {"model.layers.0.mlp.gate_proj", 8, 12},
-		{"model.layers.1.self_attn.q_proj", 8, 8}, {"lm_head", 8, 100},
+	var out []Linear
+	for _, name := range []string{"visual.blocks.0.mlp.gate_proj", "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.gate_proj",
+		"model.layers.1.self_attn.q_proj", "lm_head"} {
+		out = append(out, Linear{Name: name, In: 8, Out: 8, Public: hffolder.Newer(name)})
 	}
+	return out
 }
 
 // TestSelect: what PEFT would adapt, with which rank and scale.
@@ -38,6 +41,12 @@ func TestSelect(t *testing.T) {
 				"model.layers.1.self_attn.q_proj:1:1"},
 		{"patterns change rank and alpha",
 			`{"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "rank_pattern": {"layers.1.self_attn.q_proj": 2}, "alpha_pattern": {"q_proj": 4}}`, "model.layers.0.self_attn.q_proj:4:1 model.layers.1.self_attn.q_proj:2:2"},
+		{"PEFT's own names, in all three", `{"r": 4, "lora_alpha": 8, "target_modules": "model\\.language_model\\..*q_proj",
+			"rank_pattern": {"model.language_model.layers.1.self_attn.q_proj": 2},
+			"alpha_pattern": {"model.language_model.layers.0.self_attn.q_proj": 32}}`,
+			"model.layers.0.self_attn.q_proj:4:8 model.layers.1.self_attn.q_proj:2:4"},
+		{"PEFT's own names in a list", `{"r": 4, "lora_alpha": 8, "target_modules": ["model.visual.blocks.0.mlp.gate_proj", "lm_head"]}`,
+			"visual.blocks.0.mlp.gate_proj:4:2 lm_head:4:2"},
 		{"rslora divides by the root", `{"r": 4, "lora_alpha": 8, "target_modules": ["q_proj"], "use_rslora": true}`,
 			"model.layers.0.self_attn.q_proj:4:4 model.layers.1.self_attn.q_proj:4:4"},
 	} {
@@ -180,5 +189,41 @@ func TestInitA(t *testing.T) {
 	m.Name = "model.layers.0.self_attn.q_proj"
 	if !slices.Equal(values, InitA(m, 1)) || slices.Equal(values, InitA(m, 2)) {
 		t.Error("the start does not depend on the seed alone")
+	}
+}
+
+// TestPublic: what is written for PEFT selects the same by the public names alone; what does already stays as it is.
+func TestPublic(t *testing.T) {
+	for config, plain := range map[string]bool{
+		`{"target_modules": ["q_proj", "gate_proj"], "rank_pattern": {"layers.1.self_attn.q_proj": 2}}`: true,
+		`{"target_modules": ["model.layers.0.self_attn.q_proj", "visual.blocks.0.mlp.gate_proj"]}`:      false,
+		`{"target_modules": "model\\.layers\\.\\d\\.self_attn.*", "alpha_pattern": {"1.self_attn.q_proj": 2}, "rank_pattern": {
+			"model.layers.0.self_attn.q_proj": 2}}`: false,
+		`{"target_modules": ["q_proj"], "alpha_pattern": {"model.layers.1.self_attn.q_proj": 2}}`: false,
+	} {
+		c, err := ParseConfig([]byte(config))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := c.Select(layers())
+		if err != nil {
+			t.Fatal(err)
+		}
+		modules, public := map[string]Module{}, layers()
+		for i := range public {
+			public[i].Name = public[i].Public
+		}
+		for i, m := range want {
+			modules[m.Name] = m
+			want[i].Name = m.Public
+		}
+		written, err := c.public(modules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := written.Select(public)
+		if err != nil || !slices.Equal(got, want) || plain != slices.Equal(written.Targets, c.Targets) {
+			t.Errorf("%s\nis written as %+v, which selects %+v (%v), want %+v", config, written, got, err, want)
+		}
 	}
 }

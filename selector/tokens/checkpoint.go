@@ -113,7 +113,7 @@ func rebuild[M model, C any](meta map[string]string, names Names, path *string, 
 // It refuses a model with whole parts trained beside the adapters, which the folder cannot hold: SaveMerged keeps them.
 func (w *Weights) SaveAdapter(path, baseName string) (err error) {
 	defer torchx.Recover(&err)
-	return lora.Save(path, w.adapted, baseName, w.modules, w.params, w.InAdapter)
+	return lora.Save(path, w.adapted, baseName, w.modules, w.params)
 }
 
 // WriteMerged writes the whole model as a Hugging Face folder, adapters merged into their weights: W + scale·B·A in

@@ -25,18 +25,17 @@ type Names struct {
 // Layout says which tensors the model of a configuration has, and which of them are trained.
 type Layout struct {
 	Names
-	Config    []byte                     // config.json
-	FileType  string                     // torch_dtype of the folder's weights, "" when it does not say
-	Vocab     int                        // tokens
-	All       []torchx.Spec              // every tensor under its name in the published folders, in the order of the computation
-	Linears   []lora.Linear              // layers that adapters can be put on
-	Targets   []string                   // modules that adapters go on where the options name none
-	TaskType  string                     // PEFT's name of what the model does; "" = CAUSAL_LM
-	InAdapter func(module string) string // what adapter folders call a module; nil = the same
-	InFolder  func(name string) string   // what an exported folder calls a tensor; nil = the same
-	NoFloat16 bool                       // activations overflow float16: the computation is float32 instead
-	Tuned     func(string) bool          // reports whether a tensor is trained whole
-	Parts     []string                   // what checkpoints call the parts of a folder's model that are trained whole
+	Config    []byte                   // config.json
+	FileType  string                   // torch_dtype of the folder's weights, "" when it does not say
+	Vocab     int                      // tokens
+	All       []torchx.Spec            // every tensor under its name in the published folders, in the order of the computation
+	Linears   []lora.Linear            // layers that adapters can be put on
+	Targets   []string                 // modules that adapters go on where the options name none
+	TaskType  string                   // PEFT's name of what the model does; "" = CAUSAL_LM
+	InFolder  func(name string) string // what an exported folder calls a tensor; nil = the same
+	NoFloat16 bool                     // activations overflow float16: the computation is float32 instead
+	Tuned     func(string) bool        // reports whether a tensor is trained whole
+	Parts     []string                 // what checkpoints call the parts of a folder's model that are trained whole
 
 	// Find returns a folder's tensor; nil = the one of that name.
 	Find func(folder *hffolder.Folder, name string) tensorfile.Tensor

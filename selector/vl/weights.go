@@ -24,11 +24,8 @@ func (c *Config) weightNames() []torchx.Spec {
 func (c *Config) layout(o Options) tokens.Layout {
 	l := tokens.Layout{Names: names(), Config: c.Raw, FileType: c.DType, Vocab: c.Vocab, All: c.weightNames(), Linears: c.linears(),
 		Tuned: o.tuned, Parts: o.tunedParts()}
-	if c.Vision != nil {
-		l.InAdapter = hffolder.Newer
-		if c.Vision.Side > 0 { // a class without an older layout
-			l.InFolder = hffolder.Newer
-		}
+	if c.Vision != nil && c.Vision.Side > 0 { // a class without an older layout
+		l.InFolder = hffolder.Newer
 	}
 	return l
 }
@@ -36,9 +33,15 @@ func (c *Config) layout(o Options) tokens.Layout {
 // linears lists the layers that adapters can be put on: all but the embedding and the head, whose logits are never computed as
 // a whole.
 func (c *Config) linears() []lora.Linear {
-	return lora.Linears(c.weightNames(), func(name string) bool {
+	all := lora.Linears(c.weightNames(), func(name string) bool {
 		return name == "model.embed_tokens" || name == "lm_head" || name == "visual.pos_embed"
 	})
+	for i := range all {
+		if c.Vision != nil {
+			all[i].Public = hffolder.Newer(all[i].Name)
+		}
+	}
+	return all
 }
 
 // tunedParts lists the whole parts of a folder's model that are trained.

@@ -36,7 +36,7 @@ func parseJinja(source string) (t *Template, err error) {
 	if err := checkSource(source, settings); err != nil {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
-	spaced := keepSpaces(source, settings)
+	spaced := respell(source, settings)
 	loader, err := loaders.NewMemoryLoader(map[string]string{root: spaced})
 	if err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func parseJinja(source string) (t *Template, err error) {
 		used := &budget{end: time.Now().Add(maxTime)}
 		defer recovered(used, &err)
 		data := map[string]any{
-			"messages": dicts(msgs), "add_generation_prompt": opt.AddGenerationPrompt, "add_vision_id": opt.AddVisionID, "tools": nil,
-			budgetName: used,
+			"messages": dicts(msgs), "add_generation_prompt": opt.AddGenerationPrompt, "add_vision_id": opt.AddVisionID,
+			"tools": (*none)(nil), "documents": (*none)(nil), budgetName: used,
 		}
 		for name, token := range t.tokens {
 			data[name] = token
@@ -75,32 +75,6 @@ func parseJinja(source string) (t *Template, err error) {
 		return text, nil
 	}
 	return t, nil
-}
-
-// keepSpaces writes + into the tags that do not begin a line and have only spaces before them, back to another tag: lstrip_blocks strips
-// before a tag that begins its line, the library before these too ("{% if x %} {% endif %}").
-func keepSpaces(source string, settings *config.Config) string {
-	source = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source) // as the lexer does before it counts
-	var out strings.Builder
-	written, end, lineStart := 0, 0, true // end: of the tag before
-	for stream := tokens.LexAll(source, settings); !stream.End(); stream.Next() {
-		at := stream.Current()
-		switch at.Type {
-		case tokens.BlockBegin, tokens.CommentBegin:
-			between := source[end:at.Pos]
-			if between != "" && !lineStart && strings.Trim(between, " \t") == "" && len(at.Val) == 2 {
-				out.WriteString(source[written:at.Pos] + at.Val + "+")
-				written = at.Pos + len(at.Val)
-			}
-		case tokens.BlockEnd, tokens.CommentEnd, tokens.VariableEnd:
-			end = at.Pos + len(at.Val)
-			lineStart = at.Type != tokens.VariableEnd && at.Val[0] != '+' && strings.HasPrefix(source[end:], "\n") // which trim_blocks takes
-			if lineStart {
-				end++
-			}
-		}
-	}
-	return out.String() + source[written:]
 }
 
 // recovered turns a panic into an error. One of the template library tells of its own insides, not of the template: the error says

@@ -14,7 +14,6 @@ import (
 
 	"github.com/nikolalohinski/gonja/v2/builtins"
 	controls "github.com/nikolalohinski/gonja/v2/builtins/control_structures"
-	"github.com/nikolalohinski/gonja/v2/config"
 	"github.com/nikolalohinski/gonja/v2/exec"
 	"github.com/nikolalohinski/gonja/v2/nodes"
 	"github.com/nikolalohinski/gonja/v2/parser"
@@ -201,7 +200,7 @@ func limitedMethods() exec.Methods {
 		Bool:  methodsOf(all.Bool, nil, "string int bit_length bit_count as_integer_ratio"),
 		Int:   methodsOf(all.Int, nil, "is_integer bit_length bit_count as_integer_ratio"),
 		Float: methodsOf(all.Float, nil, "is_integer as_integer_ratio hex"),
-		Dict:  methodsOf(all.Dict, nil, "keys values items get pop setdefault update copy clear"),
+		Dict:  methodsOf(all.Dict, dictMethods, "keys values items get pop setdefault update copy clear"),
 		List:  methodsOf(all.List, nil, "append reverse copy"),
 		Str: methodsOf(all.Str, pythonMethods, `
 			capitalize capwords casefold center count encode endswith expandtabs find format format_map isalnum isalpha isascii isdecimal isdigit
@@ -235,6 +234,13 @@ func limitedGlobals() map[string]any {
 	for _, name := range []string{"cycler", "dict", "joiner", "namespace"} {
 		globals[name], _ = builtins.GlobalFunctions.Get(name)
 	}
+	made := globals["dict"].(func(*exec.Evaluator, *exec.VarArgs) *exec.Value)
+	globals["dict"] = func(e *exec.Evaluator, params *exec.VarArgs) *exec.Value {
+		if len(params.Args)+len(params.KwArgs) == 0 { // which is false
+			return exec.AsValue(map[string]any{})
+		}
+		return made(e, params)
+	}
 	globals["range"] = func(_ *exec.Evaluator, params *exec.VarArgs) ([]int, error) {
 		bounds := []int{0, 0, 1}
 		for i, v := range params.Args {
@@ -263,6 +269,9 @@ func limitedGlobals() map[string]any {
 		checked := params.Args[len(params.Args)-1]
 		sizeOf(checked)
 		budgetOf(e.Environment.Context).step(1)
+		if len(params.Args) == 2 && isNone(checked) { // becomes text
+			return exec.AsValue("None")
+		}
 		return checked
 	}
 	globals[lineName] = func(e *exec.Evaluator, params *exec.VarArgs) *exec.Value {
@@ -273,7 +282,8 @@ func limitedGlobals() map[string]any {
 		budgetOf(e.Environment.Context).step(min(sizeOf(params.Args[0]), params.Args[0].Len()))
 		return params.Args[0]
 	}
-	globals[timesName], globals[addendName], globals[itemName] = times, addend, item
+	globals[timesName], globals[addendName], globals[itemName], globals[equalName] = times, addend, item, equal
+	globals["none"] = (*none)(nil)
 	for _, operator := range []string{"/", "//", "%"} {
 		globals[operatorName(operator)] = divides(operator)
 	}
@@ -289,6 +299,7 @@ const (
 
 	addendName = "\x00addend"
 	itemName   = "\x00item"
+	equalName  = "\x00equal"
 )
 
 func operatorName(operator string) string { return "\x00" + operator }
@@ -387,6 +398,11 @@ func call(name string, at *tokens.Token, args ...nodes.Expression) nodes.Express
 	return &nodes.Call{Location: at, Func: &nodes.Name{Name: &tokens.Token{Val: name, Line: at.Line, Col: at.Col}}, Args: args}
 }
 
+// shown is the expression as it becomes text.
+func shown(at *tokens.Token, n nodes.Expression) nodes.Expression {
+	return call(checkName, at, call(lineName, at, &nodes.Integer{Location: at, Val: at.Line}), n)
+}
+
 // watch puts checks around what a template prints, compares, repeats and joins: everywhere else values are no larger
 // than those they are made of. It also counts the calls that another call is made on (x.strip().strip()): the library
 // evaluates them twice each.
@@ -418,14 +434,17 @@ func watch(v reflect.Value, seen map[any]bool) {
 		watch(v.Elem(), seen)
 		switch n := node.(type) {
 		case *nodes.Output:
-			line := call(lineName, n.Start, &nodes.Integer{Location: n.Start, Val: n.Start.Line})
-			n.Expression = call(checkName, n.Start, line, n.Expression)
+			n.Expression = shown(n.Start, n.Expression)
 			if n.Alternative != nil {
-				n.Alternative = call(checkName, n.Start, line, n.Alternative)
+				n.Alternative = shown(n.Start, n.Alternative)
 			}
 		case *nodes.BinaryExpression:
 			switch at := n.Operator.Token; at.Type {
 			case tokens.And, tokens.Or:
+			case tokens.Tilde:
+				n.Left, n.Right = shown(at, n.Left), shown(at, n.Right)
+			case tokens.Equals, tokens.Ne:
+				n.Left, n.Right = call(equalName, at, n.Left, n.Right), &nodes.Bool{Location: at, Val: true}
 			case tokens.Addition:
 				line := &nodes.Integer{Location: at, Val: at.Line}
 				n.Left, n.Right = call(addendName, at, n.Left, line), call(addendName, at, n.Right, line)
@@ -451,36 +470,6 @@ func watch(v reflect.Value, seen map[any]bool) {
 			}
 		}
 	}
-}
-
-// checkSource refuses a template that would exhaust the parser.
-func checkSource(source string, settings *config.Config) error {
-	if len(source) > maxSource {
-		return fmt.Errorf("%d bytes: want at most %d", len(source), maxSource)
-	}
-	depth, opening := 0, false
-	for stream := tokens.LexAll(source, settings); !stream.End(); stream.Next() {
-		at := stream.Current()
-		switch at.Type {
-		case tokens.LeftBrace, tokens.LeftBracket, tokens.LeftParenthesis:
-			depth++
-		case tokens.RightBrace, tokens.RightBracket, tokens.RightParenthesis:
-			depth--
-		}
-		if opening {
-			switch {
-			case slices.Contains([]string{"for", "if", "macro", "filter", "with", "raw", "generation"}, at.Val):
-				depth++
-			case strings.HasPrefix(at.Val, "end") && at.Val != "endset":
-				depth--
-			}
-		}
-		opening = at.Type == tokens.BlockBegin
-		if depth > maxNesting {
-			return fmt.Errorf("line %d: more than %d brackets and blocks in each other", at.Line, maxNesting)
-		}
-	}
-	return nil
 }
 
 // plain returns an error of the library as one short line.

@@ -122,7 +122,7 @@ func TestHostileTemplates(t *testing.T) {
 		{"a cycle of nothing", "\n\n{{ cycler().next() }}", "line 3: a value of a kind that"},
 		{"attributes of a text", "{% if true %}\n{{ 'a'|xmlattr }}{% endif %}", "line 2: a value of a kind that"},
 		{"a number as a key", "{{ 0 in messages[0] }}", "line 1: a value of a kind that"},
-		{"the largest of nothing", "{{ [1, none]|max }}", "line 1: a value of a kind that"},
+		{"the largest of nothing", "{{ [1, nothing]|max }}", "line 1: a value of a kind that"},
 		{"a negative repetition", "{{ 'a' * -1 }}", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -142,6 +142,36 @@ func TestDivisionAsInJinja(t *testing.T) {
 	const want = "-4 -4 2 -2 0 1.5 -4.0 3.5 1 6"
 	if got, err := renderHostile(t, source); got != want || err != nil {
 		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+// Nothing is two things, as in Jinja2: none, and what is not defined.
+func TestNothingAsInJinja(t *testing.T) {
+	for source, want := range map[string]string{ // as transformers' apply_chat_template renders them
+		"{% if messages[0].zz is none %}t{% endif %}":                                                         "",
+		"{% if messages[0].zz is not none %}n{% endif %}{% if zz != none %}m{% endif %}":                      "nm",
+		"{% if messages[0]['name'] != none %}n{% endif %}{{ none == none }}{{ zz == yy }}{{ zz == none }}":    "nTrueTrueFalse",
+		"{% if tools is none and tools is defined and documents is none and zz is not defined %}t{% endif %}": "t",
+		"{% set x = none %}{% set ns = namespace(y=none) %}{% if x is none and ns.y is none %}t{% endif %}":   "t",
+		"{{ messages[0].get('name') }} {{ messages[0].get('role') }} {{ messages[0].get('name', 'x') }}":      "None system x",
+		"{{ 'a' ~ none }} {{ 'a' ~ zz }} {{ zz }} {{ none if true else 1 }} {{ 1 if false else none }}":       "aNone a  None None",
+		"{{ none|default('x') }} {{ None|d('x') }} {{ none|d('x', true) }}":                                   "None None x",
+		"{{ zz|default('x') }} {{ zz|default(none) }}":                                                        "x None",
+		"{% if {} %}t{% endif %}{{ {} or 'e' }}{% set d = {} %}{{ d is mapping }}{{ d.k }}{{ d }}":            "eTrue{}",
+		"{{ [none]|tojson }} {{ {}|tojson }} {{ not none }}":                                                  "[null] {} True",
+		"{{ 0.5|round|int }} {{ 1.5|round }} {{ 2.675|round(2) }} {{ 3|round }}":                              "0 2.0 2.67 3",
+		"{{ 2.1|round(method='ceil') }} {{ 0.1|round(10000000000) }}":                                         "3.0 0.1",
+		"{{ (1 < 3) == (2 < 3) }}{{ 1 < 3 and 3 < 2 }}{{ [1 < 3, 3 < 2][0] }}{{ 1 if 1 < 3 else 3 < 2 }}":     "TrueFalseTrue1",
+		"{% if 'a' in 'ab' and 'a' not in 'b' %}t{% endif %}{% for x in [1] if x == 1 %}{{ x }}{% endfor %}":  "t1",
+	} {
+		if got, err := renderHostile(t, source); got != want || err != nil {
+			t.Errorf("%s\ngot  %q, %v\nwant %q", source, got, err, want)
+		}
+	}
+	for _, source := range []string{"a\n{{ 1 < 3 < 2 }}", "\n{{ (1 == 1) == 2 != 3 }}"} {
+		if _, err := Parse(source); err == nil || !strings.Contains(err.Error(), "line 2: a comparison of a comparison") {
+			t.Errorf("%s: %v", source, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package chat
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
@@ -153,15 +154,56 @@ func runesBefore(text string, at int) int {
 	return utf8.RuneCountInString(text[:at])
 }
 
-// pythonTests are the library's but for true and false, which nothing else is: not 0, not what is not defined.
-func pythonTests() *exec.TestSet {
-	is := func(want bool) exec.TestFunction {
-		return func(_ *exec.Context, v *exec.Value, _ *exec.VarArgs) (bool, error) {
-			return v.IsBool() && v.Bool() == want, nil
+// none is Python's None, as a nil of its own type: to the library it is nothing, as what is not defined.
+type none struct{}
+
+func isNone(v *exec.Value) bool { return v.Val.IsValid() && v.Val.Type() == reflect.TypeFor[*none]() }
+
+func undefined(v *exec.Value) bool { return v.IsError() || v.IsNil() && !isNone(v) }
+
+// dictMethods are methods of dicts that take the library's place.
+var dictMethods = map[string]exec.Method[map[string]any]{
+	"get": func(self map[string]any, value *exec.Value, params *exec.VarArgs) (any, error) {
+		get, _ := builtins.Methods.Dict.Get("get")
+		out, err := get(self, value, params)
+		if out == nil && len(params.Args) == 1 {
+			out = (*none)(nil)
 		}
+		return out, err
+	},
+}
+
+// equal compares two values; none is not what is not defined.
+func equal(e *exec.Evaluator, params *exec.VarArgs) *exec.Value {
+	budgetOf(e.Environment.Context).step(1)
+	left, right := params.Args[0], params.Args[1]
+	sizeOf(left)
+	sizeOf(right)
+	return exec.AsValue(left.EqualValueTo(right) && isNone(left) == isNone(right))
+}
+
+// pythonTests are the library's but for true and false, which nothing else is: not 0, not what is not defined; and but for none.
+func pythonTests() *exec.TestSet {
+	test := func(is func(v *exec.Value) bool) exec.TestFunction {
+		return func(_ *exec.Context, v *exec.Value, _ *exec.VarArgs) (bool, error) { return is(v), nil }
 	}
-	own := exec.NewTestSet(map[string]exec.TestFunction{"true": is(true), "false": is(false)})
+	own := exec.NewTestSet(map[string]exec.TestFunction{
+		"true":      test(func(v *exec.Value) bool { return v.IsBool() && v.Bool() }),
+		"false":     test(func(v *exec.Value) bool { return v.IsBool() && !v.Bool() }),
+		"none":      test(isNone),
+		"defined":   test(func(v *exec.Value) bool { return !undefined(v) }),
+		"undefined": test(undefined),
+	})
 	return exec.NewTestSet(map[string]exec.TestFunction{}).Update(builtins.Tests).Update(own)
+}
+
+// defaults is the library's default, but that none is defined.
+func defaults(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
+	if isNone(in) && len(params.Args)+len(params.KwArgs) < 2 {
+		return in
+	}
+	otherwise, _ := builtins.Filters.Get("default")
+	return otherwise(e, in, params)
 }
 
 // pythonFilters are filters that take the library's place.
@@ -172,6 +214,26 @@ var pythonFilters = map[string]exec.FilterFunction{
 		}
 		trim, _ := builtins.Filters.Get("trim")
 		return trim(e, in, params)
+	},
+	"default": defaults, "d": defaults,
+	"round": func(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
+		given, err := arguments(params, "precision", "method")
+		precision := 0
+		if err == nil && given[0] != nil {
+			precision = given[0].Integer()
+		}
+		switch {
+		case err != nil || given[1] != nil || precision < 0 || !in.IsNumber():
+			round, _ := builtins.Filters.Get("round")
+			return round(e, in, params)
+		case in.IsInteger() || precision > 323: // which is every digit
+			return in
+		}
+		x, err := strconv.ParseFloat(strconv.FormatFloat(in.Float(), 'f', precision, 64), 64) // half to even, as Python does
+		if err != nil {
+			return exec.AsValue(err)
+		}
+		return exec.AsValue(x)
 	},
 	"tojson": func(_ *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 		given, err := arguments(params, "ensure_ascii", "indent")

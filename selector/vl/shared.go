@@ -108,7 +108,7 @@ func (m *Model) symbols(p *processor.Prompt) []int64 {
 		picture := (*of)[0]
 		*of = (*of)[1:]
 		h := fnv.New64a()
-		fmt.Fprint(h, cmp.Or(picture.Key, fmt.Sprintf("%p", picture.Data)))
+		fmt.Fprint(h, cmp.Or(picture.Key, fmt.Sprintf("%p", picture.Data)), " ", picture.SecondsPerGrid)
 		n := min(picture.Rows/m.cfg.Vision.Cell(), len(out)-i)
 		for k := range n {
 			out[i+k] = -int64(h.Sum64()>>2) - 1

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/rng"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/vl/processor"
 )
@@ -65,6 +66,26 @@ func TestSharedLogProbs(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestSharedVideos: equal frames at another rate have other positions.
+func TestSharedVideos(t *testing.T) {
+	m, slow := openTiny(t, "tiny_tied", nil), prompt(t, "video")
+	fast := *slow
+	fast.Videos = slices.Clone(slow.Videos)
+	fast.Videos[0].SecondsPerGrid *= 4
+	groups := []Group{{Prompt: slow, Completions: [][]int64{{7, 8}}}, {Prompt: &fast, Completions: [][]int64{{7, 8}}}}
+	got, err := Shared{m}.LogProbs(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := m.LogProbs(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		golden.Close(t, got[i][0], want[i][0], 2e-5)
 	}
 }
 

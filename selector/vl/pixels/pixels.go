@@ -12,7 +12,6 @@ package pixels
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
@@ -173,9 +172,7 @@ func (c Config) patches(frames []*RGB) Patches {
 	p.Rows = groups * p.Grid[1] * p.Grid[2]
 	p.Data = c.normalised(p)
 	sum := digest.New()
-	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(groups)))
-	sum.Write(binary.LittleEndian.AppendUint64(nil, uint64(h)))
-	fmt.Fprint(sum, c.PatchSize, c.MergeSize, c.TemporalPatchSize, c.Mean, c.Std)
+	fmt.Fprint(sum, len(frames), h, w, c.PatchSize, c.MergeSize, c.TemporalPatchSize, c.Mean, c.Std)
 	for _, frame := range frames {
 		sum.Write(frame.Pix)
 	}

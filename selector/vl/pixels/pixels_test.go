@@ -289,6 +289,19 @@ func TestCache(t *testing.T) {
 	step("another rate", 1, func() { read(2) })
 }
 
+// Pictures of the same bytes in another shape have other keys: vectors are remembered by them.
+func TestKeyHoldsTheShape(t *testing.T) {
+	config, keys := DefaultConfig(), map[string]string{}
+	for name, frames := range map[string][]*RGB{"wide": {newRGB(56, 28)}, "high": {newRGB(28, 56)}, "two": {newRGB(28, 28), newRGB(28, 28)},
+		"one": {newRGB(28, 28)}} {
+		key := config.patches(frames).Key
+		if other := keys[key]; other != "" {
+			t.Errorf("%s and %s have one key", name, other)
+		}
+		keys[key] = name
+	}
+}
+
 // An image that is no regular file is refused at once: a pipe would block, /dev/zero has no end.
 func TestImagesAreRegularFiles(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe.png")

@@ -51,9 +51,16 @@ func (s Shared) LogProbs(groups []Group) ([][][]float64, error) {
 func (s Shared) Generate(prompts []*processor.Prompt, opt GenerateOptions) ([]Completion, error) {
 	size := func(p *processor.Prompt) (*processor.Prompt, int) { return p, len(p.IDs) + opt.MaxNewTokens }
 	return inParts(s, prompts, size, func(part []*processor.Prompt) ([]Completion, error) {
-		answers, err := tokens.Generate[*processor.Prompt](s, part, 1, opt)
+		answers, err := tokens.Generate(s.stepwise(), part, 1, opt)
 		return list.Map(answers, func(of []Completion) Completion { return of[0] }), err
 	})
+}
+
+// stepwise is what tokens.Generate sees: not Model's ways to decode on the device and in slots, which share nothing.
+func (s Shared) stepwise() tokens.Model[*processor.Prompt] {
+	return struct {
+		tokens.Model[*processor.Prompt]
+	}{s}
 }
 
 // inParts hands all to work in parts of at most prefillRows rows, what begins alike together, and returns the results in

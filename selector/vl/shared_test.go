@@ -8,6 +8,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/processor"
 )
 
@@ -110,6 +111,17 @@ func TestSharedGenerate(t *testing.T) {
 		if !slices.Equal(got[i].IDs, want[0][0].IDs) {
 			t.Errorf("prompt %d: %v, want %v", i, got[i].IDs, want[0][0].IDs)
 		}
+	}
+}
+
+// TestSharedIsNotResident: on CUDA tokens.Generate would choose the Model's own decoding, with nothing shared.
+func TestSharedIsNotResident(t *testing.T) {
+	m := Shared{openTiny(t, "tiny_tied", nil)}.stepwise()
+	if _, ok := m.(tokens.Resident[*processor.Prompt]); ok {
+		t.Error("decodes on the device")
+	}
+	if _, ok := m.(tokens.Slotted[*processor.Prompt]); ok {
+		t.Error("decodes in slots")
 	}
 }
 

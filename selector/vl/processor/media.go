@@ -10,6 +10,7 @@ import (
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/frames"
+	"fulcrum/internal/list"
 	"fulcrum/selector/vl/pixels"
 )
 
@@ -73,18 +74,22 @@ func (p *Processor) check(part chat.Part) error {
 	switch {
 	case err != nil || part.Picture != nil:
 		return err
-	case part.Type == chat.Image && part.Path != "" && !strings.HasPrefix(part.Path, "data:"):
+	case part.Type == chat.Image && part.Path != "" && inFile(part.Path):
 		return c.Check(part.Path)
 	case part.Type == chat.Video && len(part.Frames) > 0:
-		for _, frame := range part.Frames[1:] { // they take the size of the first
+		for _, frame := range list.Filter(part.Frames[1:], inFile) { // they take the size of the first
 			if _, _, err := pixels.Size(frame); err != nil {
 				return err
 			}
 		}
-		return c.Check(part.Frames[0])
+		if inFile(part.Frames[0]) {
+			return c.Check(part.Frames[0])
+		}
 	}
 	return nil
 }
+
+func inFile(path string) bool { return !strings.HasPrefix(path, "data:") }
 
 // bounds are the limits of a picture's size: its part's own, else the folder's. A part's upper bound alone lowers the other.
 func (p *Processor) bounds(part chat.Part) (pixels.Config, error) {

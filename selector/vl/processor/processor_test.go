@@ -2,6 +2,7 @@ package processor
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"image"
@@ -361,5 +362,28 @@ func TestBoundsOfAPart(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestFramesInTheRecord: frames may be data, as images may; the files among them are checked.
+func TestFramesInTheRecord(t *testing.T) {
+	p := openTiny(t)
+	const file = "../pixels/testdata/images/vid1_0.png"
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := "data:image/png;base64," + base64.StdEncoding.EncodeToString(raw)
+	for _, frames := range [][]string{{data, data}, {data, file}, {file, data}} {
+		msgs := []chat.Message{{Role: "user", Parts: []chat.Part{{Type: chat.Video, Frames: frames}}}}
+		if _, err := p.Prompt(msgs); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Check(msgs); err != nil {
+			t.Errorf("Prompt reads it, Check does not: %.200v", err)
+		}
+	}
+	if err := p.Check([]chat.Message{{Parts: []chat.Part{{Type: chat.Video, Frames: []string{data, "missing.png"}}}}}); err == nil {
+		t.Error("a frame that is missing passes")
 	}
 }

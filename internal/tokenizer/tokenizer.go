@@ -260,7 +260,7 @@ func (t *Tokenizer) encodePart(text string, s *scratch) {
 		})
 		return
 	}
-	if t.rules.prefixSpace && text != "" && !beginsWhite(text) {
+	if t.rules.prefixSpace && text != "" && text[0] != ' ' {
 		text = " " + text
 	}
 	for t.rules.digits {

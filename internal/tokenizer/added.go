@@ -75,7 +75,10 @@ func insideWord(text string, from, end int) bool {
 	return n > 0 && isWord(before) || k > 0 && isWord(after)
 }
 
-func isWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
+// isWord reports what \w of Rust's expressions matches: a fraction is no word character, a mark is one.
+func isWord(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
+}
 
 // Cut returns the parts of text between the given tokens, without them.
 func Cut(text string, tokens []string) []string {

@@ -34,6 +34,8 @@ func TestAddedTokens(t *testing.T) {
 		{"lstrip swallows the space before", "x \n<l> y", "x[<l>] y"},
 		{"rstrip swallows the space after", "x <r> \u3000y", "x [<r>]y"},
 		{"single_word stands alone", "word words sword _word word", "[word] words sword _word [word]"},
+		{"signs are no word, though they count", "½word ²word ①word Ⅷword ⓐword", "½[word] ²[word] ①[word] Ⅷword ⓐword"},
+		{"marks, joiners and connectors are", "\u0301word word\u200d ‿word word\u0345", "\u0301word word\u200d ‿word word\u0345"},
 		{"normalized is found in NFC text", "e\u0301! \u00e9!", "[e\u0301!] [e\u0301!]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -28,6 +28,9 @@ func readCharacters(f file) (r rules, err error) {
 		if err = r.words.readMetaspace(f.PreTokenizer); err != nil {
 			return r, fmt.Errorf("pre_tokenizer: %w", err)
 		}
+		if err = r.words.keepsStart(f.Normalizer); err != nil {
+			return r, err
+		}
 	default:
 		return r, unsupported("pre_tokenizer with byte_fallback", kind, "Metaspace", "none")
 	}

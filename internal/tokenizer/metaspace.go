@@ -154,3 +154,22 @@ func (w *words) readMetaspace(raw json.RawMessage) error {
 	w.mark, w.prefix, w.split = m.Replacement, scheme, m.Split == nil || *m.Split
 	return nil
 }
+
+// keepsStart refuses normalizers that may remove the start of a text: to "first" that is where the text began before them.
+func (w words) keepsStart(normalizer json.RawMessage) error {
+	parts, err := sequence(normalizer, "normalizers")
+	for _, raw := range parts {
+		var n struct {
+			Left    bool `json:"strip_left"`
+			Content string
+		}
+		if err := jsonwords.Unmarshal(raw, &n); err != nil {
+			return err
+		}
+		kind := typeOf(raw)
+		if w.prefix == "first" && (kind == "Strip" && n.Left || kind == "Replace" && n.Content == "") {
+			return unsupported("normalizer before Metaspace prepend_scheme first", kind, "one that keeps the start of a text")
+		}
+	}
+	return err
+}

@@ -61,6 +61,9 @@ func parseUnigram(f file) (*Tokenizer, error) {
 	if r.words, err = readWords(f.PreTokenizer, f.Decoder); err != nil {
 		return nil, err
 	}
+	if err := r.words.keepsStart(f.Normalizer); err != nil {
+		return nil, err
+	}
 	switch {
 	case m.ByteFallback:
 		return nil, unsupported("model.byte_fallback", "true", "false")

@@ -160,6 +160,13 @@ func TestUnigramRefuses(t *testing.T) {
 	blob := func(size uint32, rest int) string {
 		return base64.StdEncoding.EncodeToString(append(binary.LittleEndian.AppendUint32(nil, size), make([]byte, rest)...))
 	}
+	firstAfter := func(kind string) func(map[string]any) {
+		return func(f map[string]any) {
+			f["normalizer"] = map[string]any{"type": "Sequence", "normalizers": []any{map[string]any{"type": kind, "strip_left": true,
+				"pattern": map[string]any{"String": "x"}, "content": ""}}}
+			f["pre_tokenizer"] = map[string]any{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}
+		}
+	}
 	for _, c := range []struct {
 		name string
 		edit func(map[string]any)
@@ -180,6 +187,8 @@ func TestUnigramRefuses(t *testing.T) {
 			f["decoder"].(map[string]any)["add_prefix_space"] = false
 			f["decoder"].(map[string]any)["prepend_scheme"] = "always"
 		}, "want one meaning"},
+		{"a start that is stripped, and its mark", firstAfter("Strip"), `before Metaspace prepend_scheme first "Strip" is not supported`},
+		{"a start that is replaced by nothing, and its mark", firstAfter("Replace"), `first "Replace" is not supported`},
 		{"no pre-tokenizer", func(f map[string]any) { f["pre_tokenizer"] = nil }, `pre_tokenizer "none" is not supported`},
 		{"no decoder", func(f map[string]any) { f["decoder"] = nil }, `decoder "none" is not supported (supported: Metaspace)`},
 		{"a pattern", func(f map[string]any) {

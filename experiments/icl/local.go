@@ -75,6 +75,9 @@ func NewLocal(m *vl.Model, p *processor.Processor, model string, o LocalOptions)
 	if err != nil {
 		return nil, fmt.Errorf("lvlm.template: %w", err)
 	}
+	if err := m.EndAt(p.EOS()); err != nil {
+		return nil, err
+	}
 	l := &Local{model: vl.Shared{Model: m}, proc: p, end: end, calls: make(chan func()), identity: lvlm.Identity{Backend: "local",
 		Model: model, Template: digest.Of([]byte(template.Source())), ImageSize: o.ImageSize}}
 	if m.DType != torchx.Float32 { // a GPU's numbers in bfloat16 are not those of the CPU

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -43,7 +44,6 @@ func ResultOf(dir string, s ledger.Sweep, jobs []ledger.Job) (sweeps.Options, []
 		opt.Dimensions, opt.Study, opt.Ask = slices.Insert(opt.Dimensions, 0, arms), s.Study, s.Ask
 		opt.Title = fmt.Sprintf("Study of %d arms", len(s.Study.Arms))
 	}
-	named := len(opt.Objectives) > 0
 	if s.Generation > 1 { // jobs of several configurations are no repetitions of each other
 		numbers := list.Make(s.Generation, func(i int) string { return strconv.Itoa(i + 1) })
 		opt.Dimensions = append(opt.Dimensions, sweeps.Dimension{Key: generationKey, Values: numbers})
@@ -73,12 +73,29 @@ func ResultOf(dir string, s ledger.Sweep, jobs []ledger.Job) (sweeps.Options, []
 			rows[i].Params[generationKey] = strconv.Itoa(j.Generation)
 			rows[i].Overrides = append(slices.Clone(rows[i].Overrides), fmt.Sprintf("%s=%d", generationKey, j.Generation))
 		}
-		for k, o := range j.Objectives {
+		for _, o := range j.Objectives {
 			rows[i].Objectives = append(rows[i].Objectives, float64(o.Value))
-			if !named && k == len(opt.Objectives) {
-				opt.Objectives = append(opt.Objectives, sweeps.Objective{Name: o.Name, Minimize: o.Minimize})
-			}
 		}
 	}
+	if len(s.Objectives) == 0 {
+		opt.Objectives = ownObjectives(jobs, rows)
+		opt.Mixed = len(opt.Objectives) > 1
+	}
 	return opt, rows
+}
+
+// ownObjectives are the metrics by which jobs without a common objective chose their best checkpoints. A row is NaN in those of others.
+func ownObjectives(jobs []ledger.Job, rows []sweeps.Job) []sweeps.Objective {
+	of := func(o ledger.Objective) sweeps.Objective { return sweeps.Objective{Name: o.Name, Minimize: o.Minimize} }
+	var all []sweeps.Objective
+	for _, j := range jobs {
+		all = list.Unique(append(all, list.Map(j.Objectives, of)...))
+	}
+	for i, j := range jobs {
+		if len(j.Objectives) > 0 {
+			rows[i].Objectives = slices.Repeat([]float64{math.NaN()}, len(all))
+			rows[i].Objectives[slices.Index(all, of(j.Objectives[0]))] = float64(j.Objectives[0].Value)
+		}
+	}
+	return all
 }

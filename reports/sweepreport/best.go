@@ -18,7 +18,9 @@ func (v *View) writeBest(d *page.Document) {
 		return
 	}
 	if v.Unranked {
-		if len(v.methods) == 0 {
+		if v.Opt.Mixed {
+			d.Paragraph("**No winner.** %s.", page.Capital(page.Plain(v.NoWinner())))
+		} else if len(v.methods) == 0 {
 			d.Paragraph("The jobs are not ranked: they measured nothing that could be an objective.")
 		}
 		return

@@ -44,7 +44,7 @@ func (v *View) importances(objective int) []importance {
 		axis := newSweepAxis(dim, v.ByNumber)
 		var x, y []float64
 		for _, j := range v.Jobs {
-			if u, ok := axis.at(j.Params); ok && v.HasResult(j) {
+			if u, ok := axis.at(j.Params); ok && v.HasResult(j) && sweeps.Finite(j.Objectives[objective]) {
 				x, y = append(x, u), append(y, j.Objectives[objective])
 			}
 		}

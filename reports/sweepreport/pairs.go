@@ -25,7 +25,7 @@ const maxCells = 12 // values of a key in a table of cells
 // writePairs shows the mean objective for every pair of values of the two grid keys that explain most: how they work together. It writes
 // nothing where there are no two such keys, or most pairs were not run.
 func (v *View) writePairs(d *page.Document) {
-	if v.Opt.Study != nil || len(v.Opt.Objectives) > 1 || v.Count(v.Measured) < 2 {
+	if v.Opt.Study != nil || len(v.Opt.Objectives) > 1 || v.Unranked || v.Count(v.Measured) < 2 {
 		return
 	}
 	x, y := v.gridPair()

@@ -62,7 +62,7 @@ func (v *View) Figures() []sweepFigure {
 		add(v.curvesFigure())
 		return out
 	}
-	if v.Count(v.Measured) < 2 { // there is nothing to compare
+	if v.Unranked || v.Count(v.Measured) < 2 { // there is nothing to compare
 		return nil
 	}
 	if len(v.Opt.Objectives) > 1 {

@@ -18,6 +18,9 @@ import (
 // the held-out questions (else on val), from the evals.jsonl of their jobs.
 func (v *View) compareBest() {
 	var best []arms.ComparedArm
+	if v.Unranked {
+		return
+	}
 	for _, s := range v.settings {
 		if s.Class() != 0 || len(best) == maxCompared {
 			break

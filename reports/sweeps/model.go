@@ -63,6 +63,7 @@ type Job struct {
 type Options struct {
 	Title       string
 	Objectives  []Objective // what the jobs are judged by
+	Mixed       bool        // each job by one of them, its own: they have no rank
 	Constraints []string    // as written: "val_kl <= 0.1"
 	Dimensions  []Dimension // swept keys; taken from the jobs' Params where there are none
 	Sweeper     string      // basic, random, tpe, …
@@ -77,7 +78,7 @@ type Options struct {
 // Model is the jobs of a sweep, ranked.
 type Model struct {
 	Unjudged bool // the objectives are not known
-	Unranked bool // nor will they be: what the jobs did has none
+	Unranked bool // nor will they be: what the jobs did has none, or each has its own
 	Opt      Options
 	Jobs     []Job // best first
 	ByNumber []Job
@@ -94,7 +95,7 @@ func ModelOf(jobs []Job, opt Options) *Model {
 		opt.Objectives = []Objective{{Name: "objective"}}
 	}
 	v := &Model{Opt: opt, Unjudged: unjudged, Jobs: slices.Clone(jobs), Common: commonOverrides(jobs)}
-	v.Unranked = unjudged && v.Count(func(j Job) bool { return j.State == record.StateDone }) > 0
+	v.Unranked = opt.Mixed || unjudged && v.Count(func(j Job) bool { return j.State == record.StateDone }) > 0
 	v.Front = v.paretoFront()
 	v.sortJobs()
 	v.ByNumber = slices.SortedStableFunc(slices.Values(v.Jobs), func(a, b Job) int { return cmp.Compare(a.Number, b.Number) })
@@ -136,7 +137,7 @@ func (v *Model) CountLine(name func(string) string, elapsed float64) string {
 	if len(costs) > 0 {
 		fmt.Fprintf(&b, " %s.", page.Capital(strings.Join(costs, ", ")))
 	}
-	if len(v.Jobs) == 0 || v.Unjudged {
+	if len(v.Jobs) == 0 || v.Unjudged || v.Opt.Mixed {
 		return b.String()
 	}
 	judged := list.Map(v.Opt.Objectives, func(o Objective) string { return fmt.Sprintf("%s (%s is better)", name(o.Name), o.Direction()) })

@@ -31,6 +31,9 @@ func (v *Model) HasResult(j Job) bool { return j.State == record.StateDone && v.
 // Measured says whether a job left numbers, be it at its end or where it was stopped.
 func (v *Model) Measured(j Job) bool {
 	n := len(v.Opt.Objectives)
+	if v.Opt.Mixed {
+		return slices.ContainsFunc(j.Objectives, Finite)
+	}
 	return len(j.Objectives) >= n && !slices.ContainsFunc(j.Objectives[:n], func(x float64) bool { return !Finite(x) })
 }
 
@@ -72,6 +75,9 @@ func (v *Model) sortJobs() {
 			return Objective{Minimize: true}.Compare(a.Violation, b.Violation)
 		}
 		first := v.Opt.Objectives[0]
+		if v.Unranked {
+			return cmp.Compare(a.Number, b.Number)
+		}
 		return cmp.Or(first.Compare(firstOf(a), firstOf(b)), cmp.Compare(a.Number, b.Number))
 	})
 }
@@ -86,7 +92,7 @@ func firstOf(j Job) float64 {
 // leaders are the feasible jobs with the best objective: several where it is the same to the last bit.
 func (v *Model) leaders() []Job {
 	n := 0
-	for n < len(v.Jobs) && v.Feasible(v.Jobs[n]) && v.Jobs[n].Objectives[0] == v.Jobs[0].Objectives[0] {
+	for !v.Unranked && n < len(v.Jobs) && v.Feasible(v.Jobs[n]) && v.Jobs[n].Objectives[0] == v.Jobs[0].Objectives[0] {
 		n++
 	}
 	return v.Jobs[:n]
@@ -123,6 +129,12 @@ func (v *Model) Untrained(j Job) bool {
 
 // NoWinner says in a sentence why none of the leading jobs is the best one; "" where one is, or nobody leads.
 func (v *Model) NoWinner() string {
+	if v.Opt.Mixed {
+		all := v.Opt.Objectives
+		by := all[max(slices.IndexFunc(all, func(o Objective) bool { return !o.Minimize }), 0)] // losses may be of several kinds
+		return fmt.Sprintf("the jobs are not ranked: their own metrics are %s, which do not compare; hydra.sweeper.objective=%s judges all "+
+			"by one, also in a resume", page.Joined(list.Map(all, func(o Objective) string { return o.Name })), by.Name)
+	}
 	leaders := v.leaders()
 	if len(leaders) == 0 || v.Best() != nil {
 		return ""
@@ -144,6 +156,9 @@ func (v *Model) NoWinner() string {
 
 // Tied is how many settings share the best mean of the first objective; 0 where none has a result that counts.
 func (v *Model) Tied() (n int) {
+	if v.Unranked {
+		return 0
+	}
 	for n < len(v.Settings) && v.Settings[n].Class() == 0 && stat.Mean(v.Settings[n].Values[0]) == stat.Mean(v.Settings[0].Values[0]) {
 		n++
 	}
@@ -159,6 +174,8 @@ func (v *Model) Lead() string {
 	case v.Opt.Study != nil:
 		told := list.Map(v.Opt.Told, func(t Told) string { return t.Label + ": " + t.Text + ", " + cmp.Or(t.Words, t.Verdict) })
 		return strings.ReplaceAll(strings.Join(told, "; "), ": 0, ", ": ")
+	case v.Opt.Mixed:
+		return "no winner: " + v.NoWinner()
 	case v.Unranked || tied == 0:
 		return ""
 	case len(v.Opt.Objectives) > 1:
@@ -250,7 +267,7 @@ func JobNumbers(jobs []Job) string {
 // paretoFront returns the numbers of the feasible jobs that no other dominates: none is at least as
 // good in every objective and better in one. With one objective these are the best job and its equals.
 func (v *Model) paretoFront() map[int]bool {
-	results := slices.DeleteFunc(slices.Clone(v.Jobs), func(j Job) bool { return !v.Feasible(j) })
+	results := slices.DeleteFunc(slices.Clone(v.Jobs), func(j Job) bool { return v.Unranked || !v.Feasible(j) })
 	front := map[int]bool{}
 	for _, j := range results {
 		if !slices.ContainsFunc(results, func(other Job) bool { return v.dominates(other, j) }) {
@@ -325,12 +342,14 @@ func (v *Model) settingsOf() []*Setting {
 			}
 			s.Infeasible += stats.BoolInt(Violates(j))
 			for i := range s.Values {
-				s.Values[i] = append(s.Values[i], j.Objectives[i])
+				if !v.Opt.Mixed || Finite(j.Objectives[i]) {
+					s.Values[i] = append(s.Values[i], j.Objectives[i])
+				}
 			}
 		}
 		settings = append(settings, s)
 	}
-	if v.Opt.Study != nil {
+	if v.Opt.Study != nil || v.Unranked {
 		return settings
 	}
 	slices.SortStableFunc(settings, func(a, b *Setting) int {
@@ -345,9 +364,17 @@ func (v *Model) Distinct(jobs []Job) []Job {
 	return list.Map(seeds, func(same []Job) Job { return same[max(slices.IndexFunc(same, v.HasResult), 0)] })
 }
 
+// Results is how many of a setting's jobs have one.
+func (s *Setting) Results() (n int) {
+	for _, values := range s.Values {
+		n = max(n, len(values))
+	}
+	return n
+}
+
 // Class is the order of settings in tables: results, results that all violate a constraint, none.
 func (s *Setting) Class() int {
-	switch n := len(s.Values[0]); {
+	switch n := s.Results(); {
 	case n == 0:
 		return 2
 	case s.Infeasible == n:

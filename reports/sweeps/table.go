@@ -53,7 +53,7 @@ func Table(jobs []Job, opt Options, width int) string {
 		}
 		fmt.Fprintf(&b, "failed: %s: %s\n", who, cmp.Or(oneLine(jobs[0].Cause), "no cause recorded"))
 	}
-	if len(v.Opt.Objectives) > 1 {
+	if len(v.Opt.Objectives) > 1 && !v.Unranked {
 		if n := len(v.Front); n > 0 {
 			fmt.Fprintf(&b, "\nPareto front (*): %s\n", page.Plural(n, "job"))
 		}
@@ -131,12 +131,12 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // ObjectiveColumns adds the jobs' objectives to a table, where they have some.
 func (v *Model) ObjectiveColumns(table *page.Lines[Job]) {
-	if v.Unranked {
+	if v.Unjudged && v.Unranked {
 		return
 	}
 	for i, o := range v.Opt.Objectives {
 		table.Column(">"+page.Plain(o.Name), func(j Job) string {
-			if i < len(j.Objectives) {
+			if i < len(j.Objectives) && !(v.Opt.Mixed && math.IsNaN(j.Objectives[i])) {
 				return page.Sig(j.Objectives[i], 4)
 			}
 			return "–"

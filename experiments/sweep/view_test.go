@@ -1,0 +1,49 @@
+package sweep
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/reports/page"
+	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
+)
+
+// Jobs that judge themselves by different metrics have no rank, each its value under its own name.
+func TestOwnMetricsAreNotRanked(t *testing.T) {
+	dir := t.TempDir()
+	var jobs []ledger.Job
+	for i, o := range []ledger.Objective{{Name: "val_loss", Value: 7.444, Minimize: true}, {Name: "val_reward", Value: 0.2507},
+		{Name: "val_reward", Value: 0.2604}} {
+		jobs = append(jobs, ledger.Job{Num: i, Overrides: []string{"exp=" + string(rune('a'+i))}, State: launcher.Done,
+			Objectives: []ledger.Objective{o}})
+	}
+	opt, rows := ResultOf(dir, ledger.Sweep{Sweeper: "tpe"}, jobs)
+	if err := sweepreport.WriteReport(dir, rows, opt); err != nil {
+		t.Fatal(err)
+	}
+	if err := sweepreport.WriteOptimizationResults(dir, rows, opt); err != nil {
+		t.Fatal(err)
+	}
+	report, err := os.ReadFile(page.ReportPath(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(report), sweeps.Table(rows, opt, 0)} {
+		for _, want := range []string{"own metrics are val", "hydra.sweeper.objective=val", "7.444", "–"} {
+			if !strings.Contains(strings.ReplaceAll(text, `\`, ""), want) {
+				t.Errorf("no %q in\n%s", want, text)
+			}
+		}
+		if strings.Contains(text, "best: ") || strings.Contains(text, "Best ") || strings.Contains(text, "Judged by") {
+			t.Errorf("a winner in\n%s", text)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "optimization_results.yaml")); err == nil {
+		t.Errorf("optimization_results.yaml: %s", text)
+	}
+}

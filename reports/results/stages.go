@@ -177,6 +177,21 @@ func (e *JudgeError) Error() string {
 // StageTables groups evaluations by split, metric and shots, and orders each group. Equal scores of a group are corrected alike, as the
 // strictest of them: for what was chosen from most checkpoints, and for the latest look.
 func StageTables(evals []record.Evaluation) [][]record.Evaluation {
+	return list.Map(asRecorded(evals), func(table []record.Evaluation) []record.Evaluation {
+		own := slices.Clone(table)
+		for i := range table {
+			for _, o := range own {
+				if sameScores(table[i], o) {
+					table[i].ChosenFrom, table[i].Look = max(table[i].ChosenFrom, o.ChosenFrom), table[i].Look.Later(o.Look)
+				}
+			}
+		}
+		return table
+	})
+}
+
+// asRecorded is StageTables with the corrections of each policy alone.
+func asRecorded(evals []record.Evaluation) [][]record.Evaluation {
 	type key struct {
 		split, metric string
 		shots         int
@@ -201,13 +216,6 @@ func StageTables(evals []record.Evaluation) [][]record.Evaluation {
 	return list.Map(keys, func(k key) []record.Evaluation {
 		table := groups[k]
 		slices.SortStableFunc(table, func(a, b record.Evaluation) int { return StageRank(a.Policy) - StageRank(b.Policy) })
-		for i := range table {
-			for _, o := range groups[k] {
-				if sameScores(table[i], o) {
-					table[i].ChosenFrom, table[i].Look = max(table[i].ChosenFrom, o.ChosenFrom), table[i].Look.Later(o.Look)
-				}
-			}
-		}
 		return table
 	})
 }
@@ -461,7 +469,11 @@ func StagesOf(r *record.Run) ([]record.StageResult, error) {
 // EvaluationOf returns what a run scored on a split by a metric.
 func EvaluationOf(r *record.Run, split, metric, policy string) (record.Evaluation, error) {
 	what := cmp.Or(policy, "a trained policy")
-	for _, table := range StageTables(r.Evaluations) {
+	tables := StageTables(r.Evaluations)
+	if policy != "" { // one that is asked for by its name was not chosen, though the chosen one may be the same
+		tables = asRecorded(r.Evaluations)
+	}
+	for _, table := range tables {
 		if table[0].Split != split || table[0].Metric != metric {
 			continue
 		}

@@ -87,6 +87,18 @@ func TestEqualScoresHaveOneInterval(t *testing.T) {
 	}
 }
 
+// A policy that is asked for by its name is not corrected for a choice of which another with its scores came out.
+func TestNamedPolicyIsNotChosen(t *testing.T) {
+	best := eval("val", "best", "grpo", 1, .1, .2, .3)
+	best.ChosenFrom = 6
+	run := &record.Run{Evaluations: []record.Evaluation{eval("val", "grpo", "grpo", 1, .1, .2, .3), best}}
+	for policy, want := range map[string]int{"grpo": 0, "best": 6, "": 6} {
+		if e, err := EvaluationOf(run, "val", "reward", policy); err != nil || e.ChosenFrom != want {
+			t.Errorf("%q is chosen from %d checkpoints (%v), want %d", policy, e.ChosenFrom, err, want)
+		}
+	}
+}
+
 func TestStagesPairByQuery(t *testing.T) {
 	a, b := eval("val", "similarity", "", 0, 1, 2, 3), eval("val", "best", "rce", 1, 30, 20, 10)
 	b.QueryIDs = []int64{12, 11, 10}

@@ -162,7 +162,7 @@ func (a *answer) sentence() string {
 	if a.c.Seeds == 1 {
 		text += "; one seed says nothing of others"
 	}
-	if a.effect > 0 && a.c.Changed > 0 && a.c.Within(a.effect) {
+	if a.within(a.c) {
 		text += fmt.Sprintf("; that is less than the %g worth having", a.effect)
 	}
 	return text + "."
@@ -188,18 +188,27 @@ func (a *answer) Title() string {
 	return text
 }
 
-// answerWord is answerCell without the mark of rough intervals.
-func answerWord(c *arms.ArmComparison) string {
-	return strings.TrimRight(answerCell(c), " "+stats.Dagger+stats.CutMark)
+// within says whether a difference is settled as smaller than what is worth having.
+func (a *answer) within(c *arms.ArmComparison) bool {
+	return a.effect > 0 && c.Changed > 0 && c.Within(a.effect)
 }
 
-// answerCell marks an answer for a table.
-func answerCell(c *arms.ArmComparison) string {
+// word is cell without the mark of rough intervals.
+func (a *answer) word(c *arms.ArmComparison) string {
+	return strings.TrimRight(a.cell(c), " "+stats.Dagger+stats.CutMark)
+}
+
+// cell marks a comparison that answers the question for a table.
+func (a *answer) cell(c *arms.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
 	_, _, _, verdict := c.Cells()
-	return strings.Replace(verdict, string(stats.NotSeparable), "open", 1)
+	word := "open"
+	if a.within(c) {
+		word = fmt.Sprintf("smaller than %g", a.effect)
+	}
+	return strings.Replace(verdict, string(stats.NotSeparable), word, 1)
 }
 
 func (v *View) writeAnswers(d *page.Document) {
@@ -219,7 +228,7 @@ func (v *View) writeAnswers(d *page.Document) {
 		if c := a.c; c != nil {
 			mean, low, high := c.Texts()
 			row = append(row, mean, low+" to "+high, page.Sig(c.SE, 2), page.Sig(c.SeedSE, 2),
-				c.PCell(), answerCell(c))
+				c.PCell(), a.cell(c))
 		} else {
 			row = append(row, "–", "–", "–", "–", "–", "no answer")
 		}
@@ -302,11 +311,11 @@ func (v *View) writeOthers(d *page.Document) {
 	var rows [][]string
 	var differ []string
 	for i, a := range v.answers {
-		row := []string{fmt.Sprint(i + 1), a.Title(), otherCell(a.c)}
+		row := []string{fmt.Sprint(i + 1), a.Title(), a.other(a.c)}
 		for k, o := range a.others {
-			row = append(row, otherCell(o))
-			if a.c != nil && o != nil && o.Verdict != a.c.Verdict {
-				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, answerWord(o), answerWord(a.c)))
+			row = append(row, a.other(o))
+			if a.c != nil && o != nil && (o.Verdict != a.c.Verdict || a.within(o) != a.within(a.c)) {
+				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, a.word(o), a.word(a.c)))
 			}
 		}
 		rows = append(rows, row)
@@ -322,10 +331,10 @@ func (v *View) writeOthers(d *page.Document) {
 	d.Paragraph("%s", text)
 }
 
-func otherCell(c *arms.ArmComparison) string {
+func (a *answer) other(c *arms.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
 	mean, _, _ := c.Texts()
-	return mean + " " + answerWord(c)
+	return mean + " " + a.word(c)
 }

@@ -17,7 +17,6 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/stats"
 	"fulcrum/reports/webchart"
 )
 
@@ -301,12 +300,12 @@ func (a *setting) phases() (out []curves.Span) {
 func (v *View) differences() *results.Differences {
 	d := &results.Differences{What: "Answers: mean difference with its 95% interval"}
 	for i, a := range v.answers {
-		if a.c != nil {
+		if n := len(d.Rows); a.c != nil {
 			d.Add(fmt.Sprintf("%d  %s − %s", i+1, a.what, a.against), &a.c.Paired)
+			for ; n < len(d.Rows); n++ {
+				d.Rows[n].Words = a.cell(a.c)
+			}
 		}
-	}
-	for i, r := range d.Rows {
-		d.Rows[i].Words = strings.Replace(r.Words, string(stats.NotSeparable), "open", 1)
 	}
 	if t := v.verdicts; t != nil {
 		d.What = fmt.Sprintf("%s minus that of %s, mean difference with its 95%% interval, on %s",

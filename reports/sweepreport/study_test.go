@@ -370,7 +370,7 @@ func TestStudyOfStages(t *testing.T) {
 	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	text := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"| p (Holm, stage) |", "corrected for the 1 question asked here (Holm) and for the stage",
-		"less than the 0.5 worth having"} {
+		"less than the 0.5 worth having", "| smaller than 0.5 "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("report.md does not say %q:\n%s", want, text)
 		}

@@ -179,18 +179,20 @@ func observe(dir string, goals sweeper.Goals, job *ledger.Job) {
 		return
 	}
 	attempts, err := launcher.Attempts(at)
-	if err != nil || len(attempts) == 0 {
+	if err != nil {
 		return
 	}
-	last := attempts[len(attempts)-1]
-	if last.Try < job.Attempts {
-		return
+	if n := len(attempts); n > 0 { // else its folder may be gone
+		last := attempts[n-1]
+		if last.Try < job.Attempts {
+			return
+		}
+		job.State, job.Attempts, job.Cause = last.State, last.Try, last.Cause
 	}
-	job.State, job.Attempts, job.Cause = last.State, last.Try, last.Cause
 	switch {
-	case last.State == launcher.Interrupted:
+	case job.State == launcher.Interrupted:
 		job.State = launcher.Queued
-	case last.State == launcher.Running && !launcher.Supervised(at):
+	case job.State == launcher.Running && !launcher.Supervised(at):
 		job.State, job.Cause = launcher.Lost, "its process is gone; go on: "+program.OnFolder("resume", dir)
 	}
 }

@@ -47,3 +47,13 @@ func TestOwnMetricsAreNotRanked(t *testing.T) {
 		t.Errorf("optimization_results.yaml: %s", text)
 	}
 }
+
+// A job that was under way and whose folder is gone runs no more: only the sweep can go on with it.
+func TestRunningJobWithoutFolderIsLost(t *testing.T) {
+	dir := t.TempDir()
+	job := ledger.Job{Num: 1, Dir: "1", State: launcher.Running, Attempts: 1}
+	observe(dir, goalsOf(ledger.Sweep{}), &job)
+	if job.State != launcher.Lost || !strings.HasSuffix(strings.TrimSuffix(job.Cause, "`"), "resume "+dir) {
+		t.Errorf("%s: %s", job.State, job.Cause)
+	}
+}

@@ -29,6 +29,10 @@ func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verif
 			return nil, context.Cause(ctx)
 		}
 		at := filepath.Join(dir, job.Dir)
+		if !runfolder.IsRun(at) && (job.State == launcher.Done || job.State == launcher.Pruned) {
+			v.Mismatches = append(v.Mismatches, mismatch(job, "state", job.State, "no run in its folder"))
+			continue
+		}
 		if !launcher.Ended(job.State) || !runfolder.IsRun(at) { // a job may fail before it is a run
 			continue
 		}
@@ -42,7 +46,10 @@ func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verif
 		}
 		v.Add(filepath.ToSlash(job.Dir), of)
 	}
-	options, rows := sweep.ResultOf(dir, s, jobs)
+	options, rows, err := sweep.ReadJobs(dir)
+	if err != nil {
+		return nil, err
+	}
 	if err := v.Sweep(dir, rows, options); err != nil {
 		return nil, err
 	}
@@ -53,8 +60,7 @@ func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verif
 // verifyResult compares what the ledger says of a job with what the job's own records say.
 func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir string) error {
 	differ := func(what string, stated, recomputed any) {
-		v.Mismatches = append(v.Mismatches, verify.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what),
-			Stated: inline(stated), Recomputed: inline(recomputed)})
+		v.Mismatches = append(v.Mismatches, mismatch(job, what, stated, recomputed))
 	}
 	summary, err := record.ReadSummary(dir)
 	if err != nil {
@@ -114,6 +120,11 @@ func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir st
 		differ("epochs", job.Epochs, epochs)
 	}
 	return nil
+}
+
+func mismatch(job ledger.Job, what string, stated, recomputed any) verify.Mismatch {
+	return verify.Mismatch{File: ledger.FileName, What: fmt.Sprintf("job %d: %s", job.Num, what), Stated: inline(stated),
+		Recomputed: inline(recomputed)}
 }
 
 func same(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }

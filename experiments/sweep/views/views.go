@@ -4,19 +4,17 @@ package views
 
 import (
 	"fulcrum/experiments/sweep"
-	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/reports/sweepreport"
 )
 
 // WriteReport writes report.md and, of a sweep that searched, optimization_results.yaml.
 func WriteReport(dir string) error {
-	s, jobs, err := ledger.Load(dir)
+	opt, rows, err := sweep.ReadJobs(dir)
 	if err != nil {
 		return err
 	}
-	opt, rows := sweep.ResultOf(dir, s, jobs)
-	if s.Sweeper != sweeper.Basic && s.Sweeper != sweeper.Study {
+	if opt.Sweeper != sweeper.Basic && opt.Sweeper != sweeper.Study {
 		if err := sweepreport.WriteOptimizationResults(dir, rows, opt); err != nil {
 			return err
 		}
@@ -26,10 +24,9 @@ func WriteReport(dir string) error {
 
 // Page is the view that the sweep's report is written from.
 func Page(dir string) (*sweepreport.View, error) {
-	s, jobs, err := ledger.Load(dir)
+	opt, rows, err := sweep.ReadJobs(dir)
 	if err != nil {
 		return nil, err
 	}
-	opt, rows := sweep.ResultOf(dir, s, jobs)
 	return sweepreport.PageOf(dir, rows, opt), nil
 }

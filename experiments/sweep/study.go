@@ -108,6 +108,9 @@ func Jobs(runs Runs, req configs.Request) (string, error) {
 		return "", err
 	}
 	if master.Choice("hydra/sweeper") != sweeper.Study {
+		if _, _, err := composer.Space(master); err != nil { // of no jobs it would be said that nothing acts in them
+			return "", err
+		}
 		jobs, err := configs.ExpandSweep(req)
 		return configs.JobsYAML(jobs), err
 	}

@@ -131,6 +131,7 @@ func TestSweepChecksFirst(t *testing.T) {
 		"hydra.sweeper.objective", "did you mean val_reward?")
 	refused(t, run(t, tiny("-m", "rce.lr=1e-3,1e-4", "hydra.sweeper.constraints=['val_kll <= 1']", "hydra.sweep.dir="+dir)...), 2,
 		"hydra.sweeper.constraints.0", "did you mean val_kl?")
+	refused(t, run(t, tiny("-m", "seed=range(3,3)", "--cfg", "sweep")...), 2, "seed=range(3,3): a range has no values to choose from")
 	refused(t, run(t, tiny("-m", "rce.lr=interval(1e-4,1e-3)", "hydra.sweep.dir="+dir)...), 2, "interval")
 	if exists(dir) {
 		t.Error("a refused sweep leaves a folder")

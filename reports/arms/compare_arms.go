@@ -136,6 +136,9 @@ type ArmTable struct {
 	unsplit       string // why a gain is not split
 }
 
+// askedElsewhere refuses arms of which a question's own rule says how they differ.
+var askedElsewhere = Refused{"see the question", "are sides of the question above, which has its own rule"}
+
 // ArmTables makes a table for every split and metric that at least two arms share, or of the only arm.
 // All comparisons of all tables are corrected together, or for atLeast so many, where the arms were chosen by such
 // comparisons before. A nil want means all tables.
@@ -182,7 +185,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			if len(t.Rows) > 0 {
 				row.refused = OtherRewards(a.Runs[0], t.Rows[0].runs[0], k.split, k.metric)
 				if a.Asked != "" && a.Asked == arms[0].Asked && t.Rows[0].name == arms[0].Name {
-					row.refused = Refused{"see the question", "are sides of the question above, which has its own rule"}
+					row.refused = askedElsewhere
 				}
 				if c, err := arm.unsettled(t.Rows[0].arm, opt); err != nil {
 					row.refused = OtherQuestions()
@@ -339,7 +342,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 			sentences = append(sentences, text+"."+r.first.ErrorParts("questions"))
 		}
 	}
-	for _, b := range t.baselines {
+	for _, b := range t.shared() {
 		mean, sd := b.LevelOf()
 		rows = append(rows, append([]string{b.Name, "", mean, sd}, make([]string, len(header)-4)...))
 	}
@@ -354,6 +357,14 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		g.write(d, t.Metric)
 	}
 	d.Paragraph("%s", t.unsplit)
+}
+
+// shared are the baselines, which are those of the first arm, where every arm was scored as it was; nil elsewhere.
+func (t ArmTable) shared() []Arm {
+	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return r.refused.Why != "" && r.refused != askedElsewhere }) {
+		return nil
+	}
+	return t.baselines
 }
 
 // Told is a row of a table of arms: its score, its gain over the first baseline, and its difference from the first arm; nil of a baseline.
@@ -375,7 +386,7 @@ func (t ArmTable) Told() (rows []Told, over string) {
 	for _, r := range t.Rows {
 		rows = append(rows, Told{r.name, r.runs, r.arm, gain.of(r), r.first})
 	}
-	return append(rows, list.Map(t.baselines, func(b Arm) Told { return Told{Name: b.Name, Arm: b} })...), gain.over
+	return append(rows, list.Map(t.shared(), func(b Arm) Told { return Told{Name: b.Name, Arm: b} })...), gain.over
 }
 
 // ToldOf are the rows of arms on a split by a metric, their names as short as tells them apart; one without such scores has its name

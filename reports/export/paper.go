@@ -348,6 +348,9 @@ func caption(blocks []*paperBlock, columns []string) string {
 	refused := func(r arms.Told) bool { return r.Difference == nil && r.Name != first.first().Name }
 	if n := first.arms; n > 1 && slices.ContainsFunc(first.rows[:n], refused) {
 		text += " A setting without difference was not scored on the same questions by the same rewards, and is never bold."
+		if len(first.rows) == n {
+			text += " Baselines would be those of one of them."
+		}
 	}
 	return text
 }

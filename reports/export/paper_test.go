@@ -157,7 +157,7 @@ func TestPaperTableTellsAll(t *testing.T) {
 		absent string
 	}{
 		{"other questions", Paper{Digits: -1}, fewer, []string{"(200 and 120 questions)", "setting & questions & score & difference \\\\",
-			"lr=1e-05 & 200 & ", "lr=0.0001 & 120 & "}, ""},
+			"lr=1e-05 & 200 & ", "lr=0.0001 & 120 & ", "Baselines would be those of one of them."}, "similarity & "},
 		{"two seeds that separate nothing", Paper{Digits: 2}, two, []string{"lr=0.0001 & $\\mathbf{", "random & $0."}, "random & $\\mathbf"},
 		{"two seeds: a setting", Paper{Digits: 2}, two, []string{"lr=1e-05 & $0."}, "similarity & $\\mathbf"},
 		{"a tie", Paper{Digits: 3}, tied, []string{"lr=1e-05 & $\\mathbf{", "lr=0.0001 & $\\mathbf{"}, "similarity & $\\mathbf"},

@@ -158,7 +158,8 @@ func detach(ctx context.Context, dir string) error {
 		return err
 	}
 	defer log.Close()
-	pid, owned, err := Background(ctx, dir, log, time.Minute, "attach", dir)
+	// Not by attach: it says that it takes over, to whoever follows the log, and leaves what has failed.
+	pid, owned, err := Background(ctx, dir, log, time.Minute, "resume", dir)
 	switch {
 	case owned:
 		stdout.Printf("sweep → %s\nprocess %d controls it; follow: %s, look: %s, stop: `kill %[2]d`\n", dir, pid,

@@ -408,8 +408,8 @@ func TestSweepDetached(t *testing.T) {
 	follower := start(t, "attach", dir)
 	follower.Until(func() bool { return strings.Contains(follower.Stdout.String(), "started") })
 	follower.Signal(syscall.SIGINT)
-	if r := follower.Wait(); !strings.Contains(r.Stderr, "the sweep goes on") {
-		t.Errorf("exit code %d: %s", r.Code, r.Stderr)
+	if r := follower.Wait(); !strings.Contains(r.Stderr, "the sweep goes on") || strings.Contains(r.Stdout, "takes over") {
+		t.Errorf("exit code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	syscall.Kill(pid, syscall.SIGKILL)
 	for locked := true; locked; time.Sleep(10 * time.Millisecond) {

@@ -184,9 +184,9 @@ func isBound(name string) bool {
 	return slices.Contains([]string{record.PolicyOracle, record.PolicyReference, "best beam", "recorded order (best first)"}, name)
 }
 
-// crown finds the rows that no other is better than: the highest score, and those that are not separable from it by a test that would tell
-// the lowest: one that separates nothing, as of two seeds, crowns nothing. Bounds are no rows of it, nor are those that cannot be compared
-// with the first.
+// crown finds the rows that no other is better than: the highest score, and those that are not separable from it, down to the lowest whose
+// test would tell the lowest of all: one that separates nothing, as of two seeds, crowns nothing by itself. Bounds are no rows of it, nor
+// are those that cannot be compared with the first; one row alone is the highest of nothing.
 func (b *paperBlock) crown() {
 	mean := func(r arms.Told) float64 { return stat.Mean(r.QueryScores()) }
 	first := b.first()
@@ -196,23 +196,28 @@ func (b *paperBlock) crown() {
 			rows = append(rows, r)
 		}
 	}
-	if len(rows) == 0 {
+	if len(rows) < 2 {
 		return
 	}
 	byMean := func(x, y arms.Told) int { return cmp.Compare(mean(x), mean(y)) }
 	best := slices.MaxFunc(rows, byMean)
-	spread := mean(best) - mean(slices.MinFunc(rows, byMean))
+	spread, lowest := mean(best)-mean(slices.MinFunc(rows, byMean)), mean(best)
 	b.best = map[string]bool{best.Name: true}
 	var family []*arms.ArmComparison
-	var names []string
+	var of []arms.Told
 	for _, r := range rows {
 		if c, err := r.Against(best.Arm, stats.DefaultOptions()); err == nil && r.Name != best.Name {
-			family, names = append(family, &c), append(names, r.Name)
+			family, of = append(family, &c), append(of, r)
 		}
 	}
 	arms.HolmArms(family)
 	for i, c := range family {
-		b.best[names[i]] = c.Verdict == stats.NotSeparable && c.Tells(spread)
+		if c.Verdict == stats.NotSeparable && c.Tells(spread) {
+			lowest = min(lowest, mean(of[i]))
+		}
+	}
+	for i, c := range family {
+		b.best[of[i].Name] = c.Verdict == stats.NotSeparable && mean(of[i]) >= lowest
 	}
 }
 
@@ -340,7 +345,8 @@ func caption(blocks []*paperBlock, columns []string) string {
 		text += " ± is half of the 95% interval."
 	}
 	if has("score") {
-		text += " Bold: the highest score, and what is not separable from it by a test that finds the table's largest difference in 4 of 5 cases."
+		text += " Bold: the highest score and what is not separable from it, down to the lowest row whose test finds the table's largest " +
+			"difference in 4 of 5 cases."
 	}
 	if slices.ContainsFunc(first.rows, func(r arms.Told) bool { return isBound(r.Name) }) {
 		text += " Below the last rule: upper bounds, which know the answers and are never bold."

@@ -139,6 +139,21 @@ func TestPaperTableTellsAll(t *testing.T) {
 			tied[1].Evaluations[i].Scores[k] = tied[0].Evaluations[i].Scores[k] + 0.001*float64(k%3-1)
 		}
 	}
+	// Two seeds far apart with a mean between the best and the majority answer, which is not separable from the best.
+	between := above(record.PolicyMajority, 0)[:3]
+	for i, r := range between {
+		for e, of := range r.Evaluations {
+			for k := range of.Scores {
+				switch top := between[1].Evaluations[e].Scores[k]; of.Policy {
+				case record.PolicyBest:
+					of.Scores[k] = top + []float64{0.1, 0, -0.102}[i]
+				case record.PolicyMajority:
+					best := slices.IndexFunc(r.Evaluations, func(o record.Evaluation) bool { return o.Policy == record.PolicyBest })
+					of.Scores[k] = between[1].Evaluations[best].Scores[k] + 0.05*float64(k%3-1) - 0.002
+				}
+			}
+		}
+	}
 	looks := seededRuns(t)[:2]
 	for n, r := range looks {
 		r.Tree = tree(fmt.Sprintf("{seed: 1, schedule: [grpo], rce: {temperature: {start: 2}}, rewards: {vqa: {weight: 1}, rouge: {weight: 0}}, "+
@@ -160,6 +175,8 @@ func TestPaperTableTellsAll(t *testing.T) {
 			"lr=1e-05 & 200 & ", "lr=0.0001 & 120 & ", "Baselines would be those of one of them."}, "similarity & "},
 		{"two seeds that separate nothing", Paper{Digits: 2}, two, []string{"lr=0.0001 & $\\mathbf{", "random & $0."}, "random & $\\mathbf"},
 		{"two seeds: a setting", Paper{Digits: 2}, two, []string{"lr=1e-05 & $0."}, "similarity & $\\mathbf"},
+		{"two seeds between bold rows", Paper{Digits: 3}, between, []string{"lr=1e-05 & $\\mathbf{", "lr=0.0001 & $\\mathbf{",
+			"majority & $\\mathbf{"}, "similarity & $\\mathbf"},
 		{"a tie", Paper{Digits: 3}, tied, []string{"lr=1e-05 & $\\mathbf{", "lr=0.0001 & $\\mathbf{"}, "similarity & $\\mathbf"},
 		{"what trained, and its looks", Paper{Digits: -1, Metrics: []string{"reward", "accuracy"}}, looks, []string{
 			"Settings: schedule [grpo]; grpo: epochs 1; rewards: vqa weight 1.", "By reward on dev, this was look 1 at",

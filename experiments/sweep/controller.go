@@ -316,6 +316,10 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 		}
 		return c.ledger.Update(*job)
 	}
+	if a.State == launcher.Interrupted && a.Try == 0 { // told to end before it began: nothing has happened
+		job.State = launcher.Queued
+		return c.ledger.Update(*job)
+	}
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
 		job.Seconds += max(0, a.Ended.Sub(a.Started).Seconds()) // of another machine, whose clock may have been set
 	}

@@ -293,8 +293,9 @@ func TestSweepOnFailure(t *testing.T) {
 		missing := filepath.Join(t.TempDir(), "later.json")
 		r := run(t, args(dir, missing, "hydra.sweeper.on_failure=stop")...)
 		got := jobs(t, dir)
-		if r.Code != 1 || got[0].State != "failed" || got[1].State != "queued" || !strings.Contains(r.Stderr, "on_failure=stop") {
-			t.Errorf("exit code %d: %+v\n%s", r.Code, got, r.Stderr)
+		if r.Code != 1 || got[0].State != "failed" || got[1].State != "queued" || !strings.Contains(r.Stderr, "on_failure=stop") ||
+			strings.Contains(r.Stdout, "interrupted") {
+			t.Errorf("exit code %d: %+v\n%s%s", r.Code, got, r.Stdout, r.Stderr)
 		}
 		write(t, missing, read(t, good))
 		mustRun(t, "resume", filepath.Join(dir, "0")) // alone

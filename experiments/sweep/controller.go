@@ -390,6 +390,7 @@ func result(dir string, goals sweeper.Goals, job *ledger.Job) error {
 		return err
 	}
 	job.Objectives, job.Violation, job.Metrics, job.Epochs = nil, r.Violation, r.Metrics, 0
+	job.Seconds = max(job.Seconds, summary.WallSeconds) // of an attempt that was killed, or was none of the sweep's, too
 	for _, phase := range summary.Phases {
 		job.Epochs += phase.Epochs
 	}

@@ -46,7 +46,7 @@ func Fixed(x float64, decimals int) string {
 
 // Estimate writes a number and the ends of its interval as all pages do: with the decimals that show half the interval with two significant
 // digits (without a width the number with four), and more where an end would read as the 0 that it is not, or the number, where it is at
-// least a hundredth of half the interval.
+// least a thousandth of half the interval.
 // write is Fixed for differences, Unsigned for scores.
 func Estimate(mean, low, high float64, write func(x float64, decimals int) string) (m, l, h string) {
 	half := (high - low) / 2
@@ -55,7 +55,7 @@ func Estimate(mean, low, high float64, write func(x float64, decimals int) strin
 	}
 	n := decimalsOf(half)
 	reads0 := func(x float64) bool { return x != 0 && !strings.ContainsAny(write(x, n), "123456789") }
-	for most := n + 4; n < most && (reads0(low) || reads0(high) || reads0(mean) && math.Abs(mean) > (high-low)/200); {
+	for most := n + 4; n < most && (reads0(low) || reads0(high) || reads0(mean) && math.Abs(mean) > (high-low)/2000); {
 		n++
 	}
 	return write(mean, n), write(low, n), write(high, n)

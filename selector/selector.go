@@ -205,8 +205,9 @@ func (b *Batch) Groups(places []int) *Batch {
 }
 
 // Join returns one batch with the queries of several batches with groups of g; candidates are padded to the
-// most steps. Truncated, Kept, Sampled, Terms and Texts are set if every batch has them.
+// most steps. Anchors, Truncated, Kept, Sampled, Terms and Texts are set if every batch that has queries has them.
 func Join(src Source, g int, parts ...*Batch) *Batch {
+	parts = list.Filter(parts, func(p *Batch) bool { return p.B() > 0 }) // an empty one lacks nothing
 	t, queries := 0, []int{}
 	for _, p := range parts {
 		t, queries = max(t, p.T), append(queries, p.Queries...)

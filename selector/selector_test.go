@@ -1,6 +1,7 @@
 package selector
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 )
@@ -65,6 +66,13 @@ func TestTakeAndPart(t *testing.T) {
 	wider.Sampled = []float64{20, 21, 22, 23, 24, 25}
 	if got := Join(nil, 2, top, wider).Sampled; !slices.Equal(got, []float64{4, 5, 0, 0, 1, 0, 8, 9, 0, 0, 0, 0, 20, 21, 22, 23, 24, 25}) {
 		t.Errorf("joined log-probabilities %v", got)
+	}
+	wider.Anchors, wider.Truncated, wider.Texts = []float64{3}, []bool{true, false}, []string{"x", "y"}
+	wider.Kept, wider.Terms = []float64{1, 0.5}, map[string][]float64{"format": {6, 7}}
+	for _, joined := range []*Batch{Join(nil, 2, b.Groups(nil), wider), Join(nil, 2, wider, b.Groups(nil))} {
+		if !reflect.DeepEqual(joined, wider) {
+			t.Errorf("joined with an empty batch %+v, want %+v", joined, wider)
+		}
 	}
 	last := top.Part(1, 2)
 	if !slices.Equal(last.Sampled, []float64{8, 9, 0, 0}) {

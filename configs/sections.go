@@ -122,7 +122,8 @@ func (s *Schema) kindsGiven(list []content, values []*Override) map[string]*Node
 		if ours := was != nil && strings.HasPrefix(was.Origin.Source, builtinFiles); ours { // whose other keys are of its kind
 			return
 		}
-		if kind != nil && kind.tmpl == nil && s.root.sub(name) == nil && name != "hydra" {
+		inside := strings.Contains(name, ".") // of a section, whose options may have a kind: grpo.correction
+		if kind != nil && kind.tmpl == nil && s.root.sub(name) == nil && name != "hydra" && !inside {
 			given[name] = kind
 		}
 	}

@@ -84,6 +84,34 @@ func TestFreeSections(t *testing.T) {
 	}
 }
 
+// An option called kind, below a section, is no kind of a section.
+func TestOptionsCalledKind(t *testing.T) {
+	type fine struct {
+		Kind string `koanf:"kind" enum:"soft,hard"`
+	}
+	type toy struct {
+		Fine fine `koanf:"fine"`
+	}
+	schema, err := SchemaOf(&phasesOptions{GRPO: defaultApp().GRPO, Others: map[string]Section{"toy": {Options: &toy{fine{"soft"}}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, override := range []string{"toy.fine.kind=hard", "toy.fine={kind:hard}"} {
+		req := request("--- config\n{}\n", override)
+		req.Schema = schema
+		var o phasesOptions
+		c, err := Compose(req)
+		if err == nil {
+			err = c.Decode(&o)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", override, err)
+		} else if got := o.Others["toy"].Options.(*toy).Fine.Kind; got != "hard" {
+			t.Errorf("%s: got %s", override, got)
+		}
+	}
+}
+
 // described lists the free sections with their kinds and learning rates.
 func described(o phasesOptions) string {
 	var out []string

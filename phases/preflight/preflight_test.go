@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -668,5 +669,22 @@ func TestMadeUpRewards(t *testing.T) {
 				t.Error("equal choices have different rewards")
 			}
 		}
+	}
+}
+
+// Padding takes nothing away: what a batch knows of its candidates stays with them.
+func TestPadding(t *testing.T) {
+	b := selector.NewBatch(nil, []int{0}, 2, 1)
+	b.Set(0, 0, []int64{7}, 1)
+	b.Set(0, 1, []int64{8}, 2)
+	b.Truncated, b.Kept, b.Sampled, b.Texts = []bool{false, true}, []float64{1, 0.5}, []float64{-1, -2}, []string{"a", "b"}
+	b.Terms = map[string][]float64{"length": {3, 4}}
+	want := selector.NewBatch(nil, []int{0}, 3, 2)
+	want.Set(0, 0, []int64{7}, 1)
+	want.Set(0, 1, []int64{8}, 2)
+	want.Truncated, want.Kept, want.Sampled = []bool{false, true, false}, []float64{1, 0.5, 0}, []float64{-1, 0, -2, 0, 0, 0}
+	want.Texts, want.Terms = []string{"a", "b", ""}, map[string][]float64{"length": {3, 4, 0}}
+	if got := (&part{pad: true, steps: true}).padded(b); !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
 	}
 }

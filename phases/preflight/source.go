@@ -142,30 +142,22 @@ func (p *part) padded(b *selector.Batch) *selector.Batch {
 	if !p.pad {
 		return b
 	}
-	t := b.T
-	if p.steps {
-		t++
-	}
-	out := selector.NewBatch(b.Source, b.Queries, b.G+1, t)
-	if b.Truncated != nil {
-		out.Truncated = make([]bool, len(out.Valid))
-	}
-	if b.Texts != nil {
-		out.Texts = make([]string, len(out.Valid))
-	}
+	index, valid := make([]int, len(b.Valid)+b.B()), make([]bool, len(b.Valid)+b.B())
 	for from, ok := range b.Valid {
-		if !ok {
-			continue
-		}
-		i, g := from/b.G, from%b.G
-		to := i*out.G + g
-		out.Set(i, g, b.Scored(i, g), b.Rewards[from])
-		if b.Truncated != nil {
-			out.Truncated[to] = b.Truncated[from]
-		}
-		if b.Texts != nil {
-			out.Texts[to] = b.Texts[from]
-		}
+		to := from + from/b.G
+		index[to], valid[to] = from%b.G, ok
+	}
+	out := b.Take(b.G+1, index, valid)
+	if p.steps {
+		out.Actions, out.Mask, out.Sampled, out.T = longer(out.Actions, b.T), longer(out.Mask, b.T), longer(out.Sampled, b.T), b.T+1
+	}
+	return out
+}
+
+// longer adds a zero to each row of t entries; nil stays nil.
+func longer[E any](x []E, t int) (out []E) {
+	for row := range slices.Chunk(x, t) {
+		out = append(append(out, row...), *new(E))
 	}
 	return out
 }

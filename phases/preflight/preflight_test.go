@@ -256,6 +256,17 @@ func TestHealthyOldPolicies(t *testing.T) {
 	}
 }
 
+// A reference that follows the policy may move with any step of a trial.
+func TestHealthySyncedReference(t *testing.T) {
+	for _, every := range []int{1, 2, 4} {
+		r := newRig(t)
+		r.online.KL.SyncSteps, r.online.KL.Beta = new(every), 1
+		if found := r.found(t); len(found) > 0 {
+			t.Errorf("sync_steps %d: %+v", every, found)
+		}
+	}
+}
+
 // endless is a policy whose samples are all cut at the length limit.
 type endless struct{ *pointer.Policy }
 

@@ -227,8 +227,9 @@ func (p *probe) set(weights []float32) { p.policy.Params().SetValues(weights) }
 // second time with padding.
 func (p *probe) try(ctx context.Context) error {
 	var reference []float32
-	if policy, _ := phases.ReferenceOf(p.phase, p.env); policy != nil {
-		reference = policy.Params().Values()
+	of, name := phases.ReferenceOf(p.phase, p.env)
+	if of != nil {
+		reference = of.Params().Values()
 	}
 	m, err := p.step(ctx, 0)
 	if err != nil {
@@ -240,6 +241,9 @@ func (p *probe) try(ctx context.Context) error {
 	one := momentsOf(p.phase)
 	p.finiteRewards(batch)
 	p.set(p.start)
+	if name == "synced" { // the first step may have moved it
+		of.Params().SetValues(reference)
+	}
 	again, err := p.step(ctx, 0) // with nothing between the two that would clear a gradient
 	if err != nil {
 		return err
@@ -316,10 +320,10 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	p.leftOut(slices.DeleteFunc(idle, func(name string) bool { return !slices.Contains(still, name) }), weights)
 	p.set(weights)
 	p.forward(m)
-	p.nats(m)
-	if err := p.phase.Restore(state); err != nil { // a coefficient that moves with every step
+	if err := p.phase.Restore(state); err != nil { // a coefficient, or a reference, that moves with every step
 		return err
 	}
+	p.nats(m)
 	p.part.pad = true
 	defer func() { p.part.pad = false }()
 	wider, err := p.step(ctx, p.steps)

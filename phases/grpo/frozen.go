@@ -28,6 +28,7 @@ func (g *Phase) syncReference(step int) {
 	if n == nil || g.reference == nil || (step+1)%*n != 0 {
 		return
 	}
+	g.rollout.refKnown = false // later passes over the batch ask the moved reference
 	if mix == 1 {
 		g.reference.Params().CopyFrom(g.env.Policy.Params())
 		return

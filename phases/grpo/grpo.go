@@ -54,8 +54,7 @@ func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LRO
 		opt.OldPolicy = "batch" // the same rule without a copy of the weights
 	}
 	chosen, _ := opt.choose() // Check reports an unknown name
-	return &Phase{name: name, opt: opt, chosen: chosen, optim: optim, sched: sched, src: src,
-		batchSize: batch}
+	return &Phase{name: name, opt: opt, chosen: chosen, optim: optim, sched: sched, src: src, batchSize: batch}
 }
 
 func (g *Phase) Info() phases.Info {

@@ -221,6 +221,27 @@ func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 	}
 }
 
+// A reference that moves between the passes over a batch is asked again: the KL to a copy of the policy is 0.
+func TestLaterPassesAskTheMovedReference(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	opt := DefaultOptions()
+	opt.LR, opt.NumIterations, opt.KL.Estimator, opt.KL.SyncSteps, opt.KL.SyncMix = 1e-2, 3, "k3", new(2), 1
+	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
+	if err := phase.Begin(phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir()), 10); err != nil {
+		t.Fatal(err)
+	}
+	defer phase.End()
+	for pass, far := range []bool{false, true, false} {
+		m, err := phasetest.Row(phase.Step(context.Background(), phases.At{Epoch: 1, Step: pass, Pass: pass, Queries: []int{0, 1, 2}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kl := m["kl"].(float64); (kl > 1e-6) != far {
+			t.Errorf("pass %d: KL %g, away from the reference: %v", pass+1, kl, far)
+		}
+	}
+}
+
 // every_n refreshes between batches, never between the passes over one.
 func TestEveryNRefreshesBetweenBatches(t *testing.T) {
 	train, val := phasetest.Toy(t)

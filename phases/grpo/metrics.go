@@ -21,11 +21,11 @@ type Metrics struct {
 	KL               *float64 `metric:"kl"` // nats per sequence, of the candidates that are not masked; nil: not measured
 	KLPerToken       *float64 `metric:"kl_per_token"`
 	KLBeta           float64  `metric:"kl_beta"` // used in this step
-	MeanRatio        float64  `metric:"mean_ratio"`
-	ClipFraction     float64  `metric:"clip_fraction"`
-	ClipFractionLow  float64  `metric:"clip_fraction_low"`
-	ClipFractionHigh float64  `metric:"clip_fraction_high"`
-	ClampFraction    float64  `metric:"clamp_fraction"`
+	MeanRatio        *float64 `metric:"mean_ratio"`
+	ClipFraction     *float64 `metric:"clip_fraction"`
+	ClipFractionLow  *float64 `metric:"clip_fraction_low"`
+	ClipFractionHigh *float64 `metric:"clip_fraction_high"`
+	ClampFraction    *float64 `metric:"clamp_fraction"`
 	CorrectionShare  *float64 `metric:"correction_share"`
 	RefreshDrift     *float64 `metric:"refresh_drift"`  // where the old policy has the policy's weights
 	AdvantageGain    *float64 `metric:"advantage_gain"` // elsewhere
@@ -251,23 +251,19 @@ func (g *Phase) measure(of phases.Stepped[*rollout]) Metrics {
 	left := r.batch.NumValid()
 	m := Metrics{OptimizerMetrics: of.OptimizerMetrics, rolloutMetrics: r.measured,
 		PPOLoss: f.ppo, KLLoss: g.klWeight() * f.kl, KLBeta: g.beta.Value(),
-		MeanRatio:    f.ratios / math.Max(float64(f.n), 1),
-		ClipFraction: objective.Share(f.outside, f.n), ClampFraction: objective.Share(f.clamped, f.n),
-		ClipFractionLow: objective.Share(f.low, f.n), ClipFractionHigh: objective.Share(f.high, f.n),
+		MeanRatio: mean(f.ratios, f.n), ClipFraction: mean(f.outside, f.n), ClampFraction: mean(f.clamped, f.n),
+		ClipFractionLow: mean(f.low, f.n), ClipFractionHigh: mean(f.high, f.n),
+		CorrectionShare: mean(f.cut, f.weights), Entropy: mean(f.entropy, f.steps),
 	}
-	if r.fresh && len(of.Spans) > 0 {
+	switch {
+	case left == 0: // nothing is in the loss: no ratio and no KL is known
+	case r.fresh:
 		m.RefreshDrift = &f.drift
-	} else {
-		m.AdvantageGain = new(f.gain / math.Max(float64(left), 1))
+	default:
+		m.AdvantageGain = mean(f.gain, left)
 	}
-	if f.weights > 0 {
-		m.CorrectionShare = new(objective.Share(f.cut, f.weights))
-	}
-	if f.steps > 0 {
-		m.Entropy = new(f.entropy / float64(f.steps))
-	}
-	if measured {
-		m.KL = new(f.klSequence * (perCandidate(r.counts) / float64(max(left, 1))))
+	if measured = measured && left > 0; measured {
+		m.KL = new(f.klSequence * (perCandidate(r.counts) / float64(left)))
 	}
 	if g.text && measured {
 		m.KLPerToken = new(*m.KL * objective.Share(left, r.counts.Tokens))
@@ -276,4 +272,12 @@ func (g *Phase) measure(of phases.Stepped[*rollout]) Metrics {
 		m.Temperature = &r.temperature
 	}
 	return m
+}
+
+// mean is a sum over n; nil: of nothing.
+func mean[N int | float64](sum N, n int) *float64 {
+	if n == 0 {
+		return nil
+	}
+	return new(float64(sum) / float64(n))
 }

@@ -375,7 +375,7 @@ func (g *Phase) End2(t *testing.T) {
 	g.rollout = hand
 }
 
-// TestNothingLeft: a batch of which nothing is left makes a step without a gradient.
+// TestNothingLeft: a batch of which nothing is left makes a step without a gradient, of which no ratio and no KL is known.
 func TestNothingLeft(t *testing.T) {
 	env := tokenEnv(t, nil, t.TempDir())
 	kind := make([]float32, toyKinds*toyVocab)
@@ -384,13 +384,23 @@ func TestNothingLeft(t *testing.T) {
 	}
 	env.Policy.Params().Set("kind", kind)
 	for _, mode := range []string{"filter", "resample"} {
-		g := tokenGRPO(func(o *Options) { o.ZeroVariance = mode })
+		g := tokenGRPO(func(o *Options) {
+			o.ZeroVariance, o.KL.Controller, o.KL.Update, o.Temperature.Enabled = mode, "proportional", "step", true
+		})
 		if err := g.Begin(env, 1); err != nil {
 			t.Fatal(err)
 		}
 		m, err := phasetest.Row(g.Step(context.Background(), phases.At{Epoch: 1, Queries: []int{0, 1}}))
 		if err != nil || m["loss"] != 0.0 || m["grad_norm"] != 0.0 || m["items"] != 0 {
 			t.Errorf("%s: %v, %v", mode, m, err)
+		}
+		for _, name := range []string{"kl", "kl_per_token", "mean_ratio", "clip_fraction", "clamp_fraction", "advantage_gain"} {
+			if x, ok := m[name]; ok {
+				t.Errorf("%s: %s is %v, want none", mode, name, x)
+			}
+		}
+		if g.beta.Value() != g.opt.KL.Beta {
+			t.Errorf("%s: β moved from %g to %g", mode, g.opt.KL.Beta, g.beta.Value())
 		}
 		g.End()
 	}

@@ -254,8 +254,8 @@ func (e epochSteps) at(i int) At {
 
 // at is the step that comes now, with those that follow it for sure: of its epoch, before a stop and before a state is saved.
 func (s *scheduler) at(stop error, steps epochSteps) At {
-	now := steps.at(s.pos.EpochSteps)
-	for i := s.pos.EpochSteps + 1; i < min(s.pos.EpochSteps+3, steps.count) && stop == nil && !s.due(s.pos.GlobalStep+1); i++ {
+	now, from := steps.at(s.pos.EpochSteps), s.pos.EpochSteps+1
+	for i := from; i < min(from+2, steps.count) && stop == nil && !s.due(s.pos.GlobalStep+1, steps.info.Passes); i++ {
 		now.Next = append(now.Next, steps.at(i))
 	}
 	return now
@@ -352,7 +352,7 @@ func (s *scheduler) maybeSave(stop error, phase Phase, at At) error {
 		return nil
 	}
 	i := s.pos.EpochSteps
-	if stop == nil && !s.due(s.pos.GlobalStep) {
+	if stop == nil && !s.due(s.pos.GlobalStep, phase.Info().Passes) {
 		return nil
 	}
 	if i > 0 || !s.saved {
@@ -411,10 +411,11 @@ func (s *scheduler) load(file string, p selector.Policy) (err error) {
 	return err
 }
 
-// due reports whether a state is saved in mid-epoch after so many steps of the run.
-func (s *scheduler) due(steps int) bool {
+// due reports whether a state is saved in mid-epoch after so many steps of the run, the last of which were passes over one batch: within
+// them every_steps may have been reached.
+func (s *scheduler) due(steps, passes int) bool {
 	every := s.plan.Checkpoint.EverySteps
-	return every != nil && steps > 0 && steps%*every == 0
+	return every != nil && steps >= passes && steps%*every < passes
 }
 
 // event records a warning, note what a reader should know.

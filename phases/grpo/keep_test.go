@@ -108,6 +108,40 @@ func (s *sized) Record(kind, phase string, epoch, step, globalStep int, fields m
 	return s.Memory.Record(kind, phase, epoch, step, globalStep, fields)
 }
 
+// newest is a recorder that notes the newest state of a run at each of its steps, where it is one in mid-epoch.
+type newest struct {
+	*phasetest.Memory
+	dir    string
+	states []string
+}
+
+func (n *newest) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
+	if s, err := phases.FindState(n.dir); kind == "step" && err == nil && s != nil && strings.Contains(s.Dir, "_step") {
+		n.states = append(n.states, filepath.Base(s.Dir))
+	}
+	return n.Memory.Record(kind, phase, epoch, step, globalStep, fields)
+}
+
+// TestStatesBetweenBatches: a state that is due between the passes over a batch is saved after them.
+func TestStatesBetweenBatches(t *testing.T) {
+	train, val := phasetest.Toy(t) // three batches
+	for _, ahead := range []bool{false, true} {
+		rec := &newest{Memory: &phasetest.Memory{}, dir: t.TempDir()}
+		opt, env := DefaultOptions(), phasetest.ToyEnv(t, val, rec, rec.dir)
+		opt.Epochs, opt.NumIterations, opt.Rollout, opt.OldPolicy, env.LookAhead = 2, 2, "online", "batch", ahead
+		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{
+			New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
+		plan.Checkpoint.EverySteps = new(3)
+		if _, err := phases.Run(context.Background(), plan, env, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"grpo_epoch1_step4.state", "grpo_epoch2_step4.state"}
+		if got := slices.Compact(rec.states); !slices.Equal(got, want) {
+			t.Errorf("ahead %v: states %v, want %v", ahead, got, want)
+		}
+	}
+}
+
 // TestDisk: a run's checkpoints and states never take more than the forecast, nor much less.
 func TestDisk(t *testing.T) {
 	train, val := phasetest.Toy(t)

@@ -57,13 +57,20 @@ func Run(ctx context.Context, dir string, o Options) (said string, err error) {
 	if !o.FromStart && len(states) > 1 {
 		from = states[0]
 	}
-	was, err := steps(dir)
+	was, total, err := steps(dir)
 	if err != nil {
 		return "", err
 	}
-	drawn, err := draw(was, from, o)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", dir, err)
+	begun := 0
+	if from != nil {
+		begun = from.GlobalStep()
+	}
+	if total <= begun {
+		return "", fmt.Errorf("%s: it has no optimizer step", dir)
+	}
+	drawn, kill := draw(was, begun, o), total
+	if len(drawn) > 0 { // else no step behind the state was logged, and checkpoints alone are compared
+		kill = drawn[len(drawn)/2]
 	}
 	tmp, remove, err := interrupt.Folder("", "fulcrum-prove-")
 	if err != nil {
@@ -78,7 +85,7 @@ func Run(ctx context.Context, dir string, o Options) (said string, err error) {
 	if s.Versions["shards"] != "" && s.Versions["processes"] == "" {
 		processes = 2
 	}
-	killed, err := repeat(ctx, again, processes, drawn[len(drawn)/2], o)
+	killed, err := repeat(ctx, again, processes, kill, o)
 	if err != nil {
 		return "", err
 	}
@@ -89,14 +96,14 @@ func Run(ctx context.Context, dir string, o Options) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return sentence(from, len(was), drawn, files, processes, s.Versions["shards"], killed), nil
+	return sentence(from, total-begun, total, drawn, files, processes, s.Versions["shards"], killed), nil
 }
 
 // sentence says what was proven.
-func sentence(from *phases.Saved, total int, drawn []int, files, processes int, shards string, killed bool) string {
-	origin, begun := "the start", 0
+func sentence(from *phases.Saved, repeated, total int, drawn []int, files, processes int, shards string, killed bool) string {
+	origin := "the start"
 	if from != nil {
-		origin, begun = filepath.Base(from.Dir), from.GlobalStep()
+		origin = filepath.Base(from.Dir)
 	}
 	how := fmt.Sprintf("by %d processes", processes)
 	if processes == 1 {
@@ -109,18 +116,19 @@ func sentence(from *phases.Saved, total int, drawn []int, files, processes int, 
 		how += ", killed once on the way"
 	}
 	return fmt.Sprintf("proven: %d of %d steps repeated from %s, %s; %s drawn and %s have the same bytes",
-		total-begun, total, origin, how, page.Plural(len(drawn), "row"), page.Plural(files, "checkpoint"))
+		repeated, total, origin, how, page.Plural(len(drawn), "row"), page.Plural(files, "checkpoint"))
 }
 
 // clock matches what no repetition has equal.
 var clock = regexp.MustCompile(`"(time|step_seconds)":[^,}]+,?`)
 
-// steps returns the rows of a run's optimizer steps by global step, without clock times.
-func steps(dir string) (rows map[int]string, err error) {
+// steps returns the rows of a run's optimizer steps by global step, without clock times, and how many steps there were: not every one need
+// have a row.
+func steps(dir string) (rows map[int]string, total int, err error) {
 	path := filepath.Join(dir, "metrics.jsonl")
 	text, err := regular.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	rows = map[int]string{}
 	for line := range strings.Lines(string(text)) {
@@ -129,32 +137,32 @@ func steps(dir string) (rows map[int]string, err error) {
 			Step int    `json:"global_step"`
 		}
 		if err := jsonwords.Unmarshal([]byte(line), &row); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, 0, fmt.Errorf("%s: %w", path, err)
 		}
-		if row.Kind == record.KindStep {
+		switch row.Kind {
+		case record.KindStep:
 			rows[row.Step] = clock.ReplaceAllString(strings.TrimSpace(line), "")
+		case record.KindEpoch:
+			total = row.Step
 		}
 	}
-	return rows, nil
+	return rows, total, nil
 }
 
-// draw draws steps behind a state, in order.
-func draw(rows map[int]string, from *phases.Saved, o Options) (drawn []int, err error) {
+// draw draws rows of steps behind the first ones, in order.
+func draw(rows map[int]string, begun int, o Options) (drawn []int) {
 	for n := range rows {
-		if from == nil || n > from.GlobalStep() {
+		if n > begun {
 			drawn = append(drawn, n)
 		}
 	}
-	if len(drawn) == 0 {
-		return nil, errors.New("it has no optimizer step")
-	}
 	slices.Sort(drawn)
 	if o.Steps == 0 || o.Steps >= len(drawn) {
-		return drawn, nil
+		return drawn
 	}
 	some := list.Map(rng.New(o.Seed, "prove").Perm(len(drawn))[:o.Steps], func(at int) int { return drawn[at] })
 	slices.Sort(some)
-	return some, nil
+	return some
 }
 
 // copied makes a folder of the run as it was when the state was saved; nil: at its start.
@@ -242,7 +250,7 @@ func killAt(cmd *exec.Cmd, ended chan error, dir string, step int) bool {
 
 // compareSteps compares the rows of steps.
 func compareSteps(was map[int]string, again string, drawn []int) error {
-	now, err := steps(again)
+	now, _, err := steps(again)
 	if err != nil {
 		return err
 	}

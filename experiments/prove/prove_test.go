@@ -61,6 +61,18 @@ func TestProve(t *testing.T) {
 	}
 }
 
+// TestProveUnloggedSteps: steps are counted, not their rows; where none has a row, checkpoints alone are compared.
+func TestProveUnloggedSteps(t *testing.T) {
+	for every, want := range map[string]string{"4": "proven: 3 of 12 steps repeated", "1000": "0 rows drawn and 1 checkpoint have"} {
+		dir := runtest.Folder(t)
+		runtest.MustRun(t, runtest.Tiny("logging.log_every_steps="+every, "hydra.run.dir="+dir, "report.plots=false")...)
+		said, err := Run(t.Context(), dir, Options{Program: runtest.Program(t)})
+		if err != nil || !strings.Contains(said, want) {
+			t.Errorf("every %s: %s (%v), want %q", every, said, err, want)
+		}
+	}
+}
+
 // changeWeight changes the last bit of a weight of the last checkpoint, and its digest with it.
 func changeWeight(t *testing.T, dir string) {
 	t.Helper()

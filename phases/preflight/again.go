@@ -198,8 +198,12 @@ func (p *probe) imitatedAgain(m phases.Metrics, b *selector.Batch, of doctor.Imi
 		if len(r) > 0 {
 			queries++
 		}
-		if std := deviation(r, advantage.Options{}); of.Relative && std > 0 {
-			t *= std
+		switch {
+		case !of.Relative || len(r) == 0:
+		case slices.Max(r)-slices.Min(r) <= group.Rounding*group.MaxAbs(r):
+			t = math.Inf(1)
+		default:
+			t *= deviation(r, advantage.Options{})
 		}
 		weights = append(weights, imitated(&shaped, i, t)...)
 	}

@@ -30,14 +30,16 @@ func DefaultNormalizeOptions() NormalizeOptions {
 //	rank_normalize   1 - 2k/(n-1) for the k-th best (from 0); 0 for a single reward
 //	none             r
 //
-// Equal rewards get equal ranks unless ties is position, which is the reference's order: that of the C++
-// library's sort, for reproducing its numbers only. Source: parity specification §3.
+// Rewards that float32 cannot tell apart count as equal: their deviation is rounding. Equal rewards get equal ranks. With ties at position,
+// for reproducing the reference's numbers only, both is not so, and ranks are those of the C++ library's sort. Source: parity
+// specification §3.
 func Normalize(r []float64, o NormalizeOptions) []float64 {
 	out := slices.Clone(r)
+	mean, std, spread := Moments(r)
+	equal := o.Ties != "position" && !Differ(r, spread)
 	switch o.Method {
 	case "z_score", "z_score_clamp":
-		mean, std, _ := Moments(r)
-		if !(std > 1e-12) { // NaN for a single reward
+		if equal || !(std > 1e-12) { // NaN for a single reward
 			return out
 		}
 		for i, v := range r {
@@ -47,8 +49,11 @@ func Normalize(r []float64, o NormalizeOptions) []float64 {
 			}
 		}
 	case "rank_normalize":
-		if o.Ties == "position" {
+		switch {
+		case o.Ties == "position":
 			return positionRanks(r)
+		case equal:
+			return make([]float64, len(r))
 		}
 		return CentredRanks(r)
 	}

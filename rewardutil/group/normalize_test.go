@@ -43,6 +43,8 @@ func TestNormalizeDefaults(t *testing.T) {
 		{"one reward has no deviation", DefaultNormalizeOptions(), []float64{7}, []float64{7}},
 		{"none is the identity", NormalizeOptions{Method: "none"}, []float64{9, -9}, []float64{9, -9}},
 		{"equal decimals have no deviation", DefaultNormalizeOptions(), []float64{0.1, 0.1, 0.1}, []float64{0.1, 0.1, 0.1}},
+		{"rounding is no deviation", DefaultNormalizeOptions(), []float64{float64(float32(0.7)), 0.7}, []float64{float64(float32(0.7)), 0.7}},
+		{"rounding has no rank", ranks, []float64{float64(float32(0.7)), 0.7}, []float64{0, 0}},
 		{"nothing", DefaultNormalizeOptions(), nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) { golden.Close(t, Normalize(tc.r, tc.o), tc.want, 1e-15) })

@@ -18,7 +18,7 @@ type WeightStats struct {
 
 // Weights returns RCE's weights [B*G], softmax(r/τ) within each group over the counted entries; masked
 // entries and empty groups get 0, a group's weights sum to 1. They are computed in log space, so that
-// rewards of any scale are safe. With relative, τ counts in deviations of the group (equal rewards:
+// rewards of any scale are safe. With relative, τ counts in deviations of the group (rewards that do not Differ:
 // uniform). τ of 0 is the limit: equal weights on the best. Source: reward-weighted regression (Peters
 // & Schaal 2007), with the reference's softmax over the candidates of a query (parity specification §5).
 func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bool) ([]float64, WeightStats) {
@@ -30,9 +30,13 @@ func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bo
 			continue
 		}
 		t := tau
-		if relative && len(r) > 1 {
-			_, std, _ := Moments(r)
+		_, std, spread := Moments(r)
+		signal := len(r) > 1 && Differ(r, spread)
+		switch {
+		case relative && signal:
 			t *= std
+		case relative:
+			t = math.Inf(1) // uniform, whatever rounding has left
 		}
 		p := softmax(r, t)
 		squares := 0.0
@@ -45,7 +49,7 @@ func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bo
 		if len(r) > 1 {
 			stats.Several++
 		}
-		if _, std, spread := Moments(r); len(r) > 1 && Differ(r, spread) {
+		if signal {
 			stats.Signal++
 			stats.SignalShare += 1 / squares / float64(len(r))
 			stats.Spread += std

@@ -60,6 +60,7 @@ func TestWeights(t *testing.T) {
 		{"no entry at all", []float64{1, 2}, []bool{false, false}, 1, false, []float64{0, 0}, 0},
 		{"temperature 0 is the best alone", []float64{1, 2, 2}, nil, 0, false, []float64{0, .5, .5}, 2},
 		{"relative: equal rewards stay uniform", []float64{1, 1}, nil, 1, true, []float64{.5, .5}, 2},
+		{"relative: so do those that differ by rounding", []float64{float64(float32(0.7)), 0.7}, nil, 1, true, []float64{.5, .5}, 2},
 		{"relative: one candidate", []float64{1}, nil, 1, true, []float64{1}, 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

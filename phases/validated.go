@@ -26,7 +26,8 @@ type reference struct {
 // referenceOf returns the reference of a phase.
 func (s *scheduler) referenceOf(p Phase) reference {
 	policy, name := ReferenceOf(p, s.env)
-	return reference{policy, name, name == initReference || name == phaseStartReference && s.pos.PhaseIndex == 0}
+	initial := name == initReference && policy == s.env.Initial // not where it was rebuilt with other heads
+	return reference{policy, name, initial || name == phaseStartReference && s.pos.PhaseIndex == 0}
 }
 
 // initial is the run's initial policy as a reference.

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/phases"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -87,6 +88,26 @@ func TestKLToTheSameWeightsIsMeasuredOnce(t *testing.T) {
 			t.Errorf("%s: %d passes of the initial policy on %d splits", name, n, once)
 		}
 	}
+}
+
+// A reference that was rebuilt with other heads is another policy than the initial one, under whose name it goes: the best policy, of an
+// earlier epoch, has the same KL in a run that was resumed.
+func TestRebuiltReferenceIsNotTheInitialPolicy(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	opt := DefaultOptions()
+	opt.Epochs, opt.LR, opt.OldPolicy, opt.OldPolicyHeads, opt.KL.Reference = 3, 1e-2, "init", new(2), "init"
+	phasetest.Resumes(t, func() phases.Plan {
+		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{
+			New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)}}
+		plan.Checkpoint.Best = phases.BestOptions{Metric: new("val_kl"), Mode: new("max"), Highest: true}
+		return plan
+	}, 3*3, func(rec phases.Recorder, dir string) *phases.Env {
+		env := phasetest.ToyEnv(t, val, rec, dir)
+		env.WithHeads = func(p selector.Policy, heads int) (selector.Policy, error) {
+			return p.(*pointer.Policy).CloneWithHeads(heads)
+		}
+		return env
+	})
 }
 
 // A held-out file may be called val: its queries are asked, too, and chose nothing.

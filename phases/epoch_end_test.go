@@ -29,6 +29,44 @@ func TestMidEpochStatesGoFromAnyFolder(t *testing.T) {
 	}
 }
 
+// TestAStateIsNeverGone: where a state takes the place of one of its name, one of the two stands there at any time, and one is left.
+func TestAStateIsNeverGone(t *testing.T) {
+	ckpt, name := t.TempDir(), "rce_epoch1"+stateSuffix
+	save := func(text string) {
+		if err := saveFolder(ckpt, name, func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, "state.json"), []byte(text), 0o600)
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	save("first")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 50 {
+			save("another")
+		}
+	}()
+	for looks := 0; ; looks++ {
+		if _, err := os.Stat(filepath.Join(ckpt, name)); err != nil {
+			t.Errorf("look %d: %v", looks, err)
+			break
+		}
+		select {
+		case <-done:
+			if text, err := os.ReadFile(filepath.Join(ckpt, name, "state.json")); err != nil || string(text) != "another" {
+				t.Errorf("the state holds %q (%v)", text, err)
+			}
+			if left, err := os.ReadDir(ckpt); err != nil || len(left) != 1 {
+				t.Errorf("there are %v (%v), want the state alone", left, err)
+			}
+			return
+		default:
+		}
+	}
+	<-done
+}
+
 // failing is a phase that cannot begin.
 type failing struct {
 	Phase

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"fulcrum/internal/account"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
@@ -150,10 +152,16 @@ func saveFolder(ckpt, name string, write func(dir string) error) error {
 		return err
 	}
 	final := filepath.Join(ckpt, name)
-	if err := atomicfile.RemoveAll(final); err != nil { // left by a run that was killed after saving and resumed from before
-		return err
+	// A run that was killed after saving, and resumed from before, has left one, which goes when this one stands in its place.
+	if _, err = os.Lstat(final); err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, final, unix.RENAME_EXCHANGE)
 	}
-	if err := os.Rename(tmp, final); err != nil {
+	if err != nil { // there is none, or the file system cannot exchange them
+		if err = atomicfile.RemoveAll(final); err == nil {
+			err = os.Rename(tmp, final)
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("cannot save the state: %w", err)
 	}
 	return atomicfile.SyncDir(ckpt)

@@ -136,6 +136,8 @@ func TestRefusals(t *testing.T) {
 		{"truncated", `{"7":{"id_list":[[1,2`, "query 7: id_list[0]: line 1 (byte 21): found the end of the file (is it cut " +
 			"short?), want ',' or ']'"},
 		{"text behind", `{"7":{"id_list":[[1,7]],"score_list":[1]}} x`, "after the end of the JSON value"},
+		{"Latin-1", "{\"_meta\":\n\"caf\xe9\"}", "line 2 (byte 16): string: not UTF-8: save the file in that encoding"},
+		{"half of a character", `{"7":{"x":"\ud800"}}`, `query 7: line 1 (byte 18): string: \ud800 is half of a character`},
 		{"not an object", `[1]`, "found a list, want a JSON object of queries"},
 		{"no query", `{"_meta":{}}`, "no query: the object is empty, want queries by id"},
 		{"neither format", `{"7":{"x":1}}`, "query 7: found the key x, want id_list and score_list (legacy), or " +

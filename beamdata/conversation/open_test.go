@@ -184,6 +184,7 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 		{"broken JSON inside", `[{"id": "q", "conversations": [}]`, "record 1: byte 31: got '}', want ']' first"},
 		{"open record", `[{"id": "q`, "record 1: the file ends within the record"},
 		{"bad token inside", `[{"id": "q", "conversations": nul}]`, ":record 1 (id q): byte 33: invalid character"},
+		{"Latin-1", "[{},\n{\"id\": \"caf\xe9\"}]", `:2: record 2: not UTF-8: save the file in that encoding`},
 		{"no comma", `[{} {}]`, `record 2: byte 4: got '{', want a comma or the closing ]`},
 		{"open array", `[{}`, "the file ends within its array: want ]"},
 		{"text behind", `[{}] x`, `byte 5: 'x' after the array`},

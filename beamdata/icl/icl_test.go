@@ -150,6 +150,7 @@ func TestLoadVQANamesFaults(t *testing.T) {
 		{"annotated twice", func(f map[string]string) { f[annotations] = strings.ReplaceAll(f[annotations], "817215", "516065") },
 			annotations + ":1: question 516065 is about image 81721 here and about 51606"},
 		{"cut", func(f map[string]string) { f[questions] = f[questions][:200] }, questions + ":2: the JSON ends in the middle"},
+		{"Latin-1", func(f map[string]string) { f[questions] = strings.ReplaceAll(f[questions], "?", "\xe9") }, questions + ":2: not UTF-8"},
 		{"another kind of file", func(f map[string]string) { f[questions] = `[]` }, questions + ":1: want an object with a list questions"},
 		{"no list", func(f map[string]string) { f[questions] = `{"info": []}` }, questions + ":1: no list questions"},
 	} {

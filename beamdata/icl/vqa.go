@@ -2,6 +2,7 @@ package icl
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -252,7 +253,7 @@ func eachOf(path, key string, visit func(raw []byte, line func() int) error) err
 			if len(raw) < 2 || raw[0] != '{' {
 				return where(fmt.Errorf("%s: got %.20s, want an object", key, raw))
 			}
-			if err := visit(raw, line); err != nil {
+			if err := cmp.Or(jsonwords.CheckUnicode(raw), visit(raw, line)); err != nil {
 				return where(err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 )
 
@@ -47,7 +48,7 @@ func Scan(path string, visit func(record []byte)) (*Index, error) {
 			visit(record)
 		}
 	}); err != nil {
-		return nil, fmt.Errorf("%s: record %d: %w", path, len(x.start)+1, err)
+		return nil, fmt.Errorf("%s:%d: record %d: %w", path, LineAt(path, s.base), len(x.start)+1, err)
 	}
 	x.Digest = s.hash.Hex()
 	return x, nil
@@ -197,6 +198,9 @@ func (s *scanner) records(visit func(at int64, record []byte)) error {
 			return fmt.Errorf("byte %d: got %q, want { (a file is a list of objects, or one object a line)", s.base, c)
 		}
 		length, err := s.object()
+		if err == nil {
+			err = jsonwords.CheckUnicode(s.buf[:length])
+		}
 		if err != nil {
 			return err
 		}

@@ -180,6 +180,9 @@ func (s *Scanner) Text() ([]byte, error) {
 				s.pos++
 				token := s.buf[s.mark:s.pos]
 				s.mark = -1
+				if err := jsonwords.CheckUnicode(token); err != nil {
+					return nil, s.Errorf("string: %v", err)
+				}
 				if !escaped {
 					return token[1 : len(token)-1], nil
 				}

@@ -96,7 +96,9 @@ func TestRecordsRefused(t *testing.T) {
 		{"an empty source", good + `{"source": " \n", "target": "t"}`, nil, "FILE:2: source is empty: want a text"},
 		{"an empty target", `{"source": "s", "target": ""}`, nil, "FILE:1: target is empty: want a text"},
 		{"damage", good + `{"source": "s" "target": "t"}`, nil, "FILE:2: byte 16: invalid character"},
-		{"a file cut short", good + `{"source": "s`, nil, "FILE: record 2: the file ends within the record"},
+		{"a file cut short", good + `{"source": "s`, nil, "FILE:2: record 2: the file ends within the record"},
+		{"Latin-1", good + "{\"source\": \"caf\xe9\", \"target\": \"t\"}", nil, "FILE:2: record 2: not UTF-8: save the file in that encoding"},
+		{"half of a character", good + good + `{"source": "\\ud800 \ude00\ud83d", "target": "t"}`, nil, `FILE:3: record 3: \ude00 is half of a`},
 		{"an empty file", "", nil, "FILE holds no record"},
 		{"no known columns", `{"a": "s", "b": "t"}`, nil, "FILE: no known pair of columns among a, b: name them by " +
 			"data.texts.source and data.texts.target"},

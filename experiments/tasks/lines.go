@@ -12,9 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"unicode/utf8"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/usage"
 )
@@ -34,11 +34,7 @@ func eachLine(path string, f io.Reader, use func(number int, line []byte, fault 
 			line = bytes.TrimPrefix(line, []byte("\ufeff"))
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
-			var fault error
-			if !utf8.Valid(line) {
-				fault = errors.New("not UTF-8: save the file in that encoding")
-			}
-			if err := use(number, line, fault); err != nil {
+			if err := use(number, line, jsonwords.CheckUnicode(line)); err != nil {
 				return err
 			}
 		}

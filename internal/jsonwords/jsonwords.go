@@ -11,7 +11,10 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Unmarshal is json.Unmarshal with errors for readers.
@@ -24,6 +27,34 @@ func Marshal(v any) ([]byte, error) {
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(v)
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}
+
+// CheckUnicode says which part of a JSON text stands for no character: encoding/json would put U+FFFD there.
+func CheckUnicode(data []byte) error {
+	if !utf8.Valid(data) {
+		return errors.New("not UTF-8: save the file in that encoding")
+	}
+	for at := bytes.IndexByte(data, '\\'); at >= 0; at = bytes.IndexByte(data, '\\') {
+		data = data[at:]
+		width := min(2, len(data))
+		if first := escaped(data); utf16.IsSurrogate(first) {
+			if utf16.DecodeRune(first, escaped(data[6:])) == utf8.RuneError {
+				return fmt.Errorf(`%s is half of a character: want both halves, as in \ud83d\ude00`, data[:6])
+			}
+			width = 12
+		}
+		data = data[width:]
+	}
+	return nil
+}
+
+// escaped is the number of the escape \uXXXX that data begins with, 0 where it begins with none.
+func escaped(data []byte) rune {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0
+	}
+	code, _ := strconv.ParseUint(string(data[2:6]), 16, 16) // of no number, decoding says so
+	return rune(code)
 }
 
 // BreaksOff reports whether data is the beginning of a JSON text that goes on, or nothing.

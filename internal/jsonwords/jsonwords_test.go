@@ -3,6 +3,7 @@ package jsonwords
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -65,6 +66,22 @@ func TestErrors(t *testing.T) {
 	for _, want := range []string{"", "on: got a JSON number, want true or false", "the JSON ends in the middle of a value"} {
 		if err := Decode(d, &v); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("decoder: %v, want %q", err, want)
+		}
+	}
+}
+
+func TestCheckUnicode(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": "é \ud83d\ude00 \\ud800 \ufffd \u00e9\\"}`: "<nil>",
+		"{\"a\": \"caf\xe9\"}":                            "not UTF-8: save the file in that encoding",
+		"\xff\xfe{":                                       "not UTF-8: save the file in that encoding",
+		`"\ud83d\ud83d\ude00"`:                            `\ud83d is half of a character: want both halves, as in \ud83d\ude00`,
+		`"\\\uDE00"`:                                      `\uDE00 is half of a character: want both halves, as in \ud83d\ude00`,
+		`"\ud800`:                                         `\ud800 is half of a character: want both halves, as in \ud83d\ude00`,
+		`\`:                                               "<nil>", // no JSON: decoding says so
+	} {
+		if err := CheckUnicode([]byte(text)); fmt.Sprint(err) != want {
+			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
 }

@@ -49,6 +49,7 @@ func TestInspectSaysWhatARunSays(t *testing.T) {
 		want       string
 	}{
 		{tenLegacy, 6, 60, "outside the embedding table of 6 rows, but inside the 60 columns of " + table + ": is the table transposed? want "},
+		{" ", 60, 6, "line 1 (byte 1): the file is empty"},
 		{"{}", 60, 6, `no query: the object is empty, want queries by id, {"17": {…}}`},
 		{strings.ReplaceAll(tenLegacy, "[1,2", `["1",2`), 60, 6, "found a string, want an integer"},
 	} {

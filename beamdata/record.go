@@ -129,7 +129,11 @@ func (p *parser) noQuery() error {
 
 // each reads the file, calling entry for every key that is a number. _meta is skipped; other keys are counted.
 func (p *parser) each(entry func(*record) error) error {
-	if c := p.s.Peek(); c != '{' {
+	switch c := p.s.Peek(); c {
+	case '{':
+	case 0:
+		return p.s.Errorf("the file is empty")
+	default:
 		what := map[byte]string{0xff: " (UTF-16: save the file as UTF-8)", 0x1f: " (the file is compressed: unpack it)",
 			0x93: " (the file is a table, .npy: data.embeddings=FILE)", 'P': " (a zip archive; a table, .pt, is data.embeddings=FILE)",
 			'/': " (JSON has no comments)"}[c]

@@ -215,14 +215,19 @@ func (s *scanner) object() (int, error) {
 	for {
 		end, err := w.walk(s.buf)
 		if err != nil {
-			return 0, fmt.Errorf("byte %d: %w", s.base+int64(w.at), err)
+			s.pass(w.at)
+			return 0, fmt.Errorf("byte %d: %w", s.base, err)
 		}
 		if end > 0 {
 			return end, nil
 		}
 		if err := s.fill(); err != nil {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
-				return 0, errors.New("the file ends within the record")
+				what := "file"
+				if _, next, _ := bytes.Cut(s.buf, []byte("\n")); bytes.HasPrefix(bytes.TrimSpace(next), []byte("{")) {
+					what = "line"
+				}
+				return 0, fmt.Errorf("the %s ends within the record", what)
 			}
 			return 0, err
 		}
@@ -240,12 +245,15 @@ type walker struct {
 func (w *walker) walk(b []byte) (end int, err error) {
 	for w.at < len(b) {
 		if w.inString {
-			n := bytes.IndexByte(b[w.at:], '"')
-			if n < 0 {
-				w.at = len(b)
+			text, _, closed := bytes.Cut(b[w.at:], []byte{'"'})
+			if n := bytes.IndexByte(text, '\n'); n >= 0 {
+				w.at += n
+				return 0, errors.New("the line ends within a text")
+			}
+			if w.at += len(text); !closed {
 				return 0, nil
 			}
-			w.at += n + 1
+			w.at++
 			w.inString = Escaped(b, w.at-1)
 			continue
 		}

@@ -81,7 +81,12 @@ func worded(err error, v any) error {
 		return errors.New(fault)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		return fmt.Errorf("byte %d: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
+		text := strings.TrimPrefix(syntax.Error(), "json: ")
+		switch before, _ := strings.CutSuffix(text, " looking for beginning of value"); before {
+		case "invalid character 'N'", "invalid character 'I'", "invalid character 'I' in numeric literal": // Python writes them
+			text = "JSON has no NaN, Infinity or None: want a number or null"
+		}
+		return fmt.Errorf("byte %d: %s", syntax.Offset, text)
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the JSON ends in the middle of a value: is the file cut short?")

@@ -49,6 +49,7 @@ func TestErrors(t *testing.T) {
 		`{"parts": [{"intermediate_size": []}]}`: "parts.intermediate_size: got a JSON array, want a whole number",
 		`{"named": {"a": {"file": {}}}}`:         "named.file: got a JSON object, want a text",
 		`{"left": "2"}`:                          "left: got a JSON string, want a whole number",
+		`{"temperature": -Infinity}`:             "byte 18: JSON has no NaN, Infinity or None: want a number or null",
 		`{"on": tru }`:                           "byte 11: invalid character ' ' in literal true",
 	} {
 		err := Unmarshal([]byte(text), &v)

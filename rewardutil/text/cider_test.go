@@ -34,6 +34,11 @@ func TestCIDEr(t *testing.T) {
 			t.Errorf("%s\ngot  %q\nwant %q", c, got, want.Tokens[i])
 		}
 	}
+	for caption, want := range map[string]string{"İSTANBUL'S ΣΟΦΟΣ.": "i\u0307stanbul 's σοφος", "Un cafe\u0301 noir": "un cafe\u0301 noir"} {
+		if got := strings.Join(PTBTokens(caption), " "); got != want {
+			t.Errorf("%s: %q, want %q", caption, got, want)
+		}
+	}
 	var items [][][]string
 	for _, item := range want.Items {
 		items = append(items, fields(item.References...))

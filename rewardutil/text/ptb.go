@@ -19,10 +19,10 @@ var ptbPatterns = sync.OnceValue(func() *regexp.Regexp {
 		`(?:\p{L}\.)(?:\p{L}\.)+`,                      // u.s.
 		`(?:` + abbreviations + `)\.`,
 		`<[a-z/][^<>\s]*>`, `'n'`, `y'`, `[!?]{2,}`, `'(?:em|tis|twas|til|cause|n)\b`, `'\d\ds?\b`,
-		`[\p{L}\p{N}_]+(?:-[\p{L}\p{N}_]+)*(?:/[\p{L}\p{N}]+(?:-\p{L}+)*){1,2}`, // red/white
-		`[\p{L}\p{N}_]*(?:[-&]?[\p{L}\p{N}_]+)+n't\b`,
+		`[\p{L}\p{M}\p{N}_]+(?:-[\p{L}\p{M}\p{N}_]+)*(?:/[\p{L}\p{N}]+(?:-\p{L}+)*){1,2}`, // red/white
+		`[\p{L}\p{M}\p{N}_]*(?:[-&]?[\p{L}\p{M}\p{N}_]+)+n't\b`,
 		`(?:o|d|l|c)'\p{L}[\p{L}\p{N}-]*`,
-		`[\p{L}\p{N}_]+(?:[-&.][\p{L}\p{N}_]+)*`, // words and compounds, a.b too
+		`[\p{L}\p{M}\p{N}_]+(?:[-&.][\p{L}\p{M}\p{N}_]+)*`, // words and compounds, a.b too
 		`--+`, `'(?:s|m|d|re|ve|ll)\b`, `''`, "``",
 		`(?s).`,
 	}, "|") + `)`)
@@ -40,7 +40,7 @@ func ptbDropped() []string {
 // for plain English, in lower case, without punctuation. don't is do n't, a dog's is a dog 's, cannot is can not, red/white one token.
 func PTBTokens(caption string) []string {
 	rest := strings.NewReplacer("’", "'", "‘", "`", "“", "``", "”", "''", "…", "...", "–", "--", "—", "--", "\u00a0", " ").
-		Replace(strings.ToLower(caption))
+		Replace(Lower(caption))
 	var out []string
 	for {
 		if rest = strings.TrimSpace(rest); rest == "" {

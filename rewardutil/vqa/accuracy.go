@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"fulcrum/internal/list"
+	"fulcrum/rewardutil/text"
 )
 
 // ExtractAnswer returns the answer within a generation: the text before the first of Question, Answer or
@@ -78,8 +79,7 @@ func stripPeriods(s string, n int) string {
 
 func normalizeWords(s string) string {
 	var words []string
-	s = strings.ReplaceAll(s, "\u0130", "i\u0307") // the one letter that Python lowers to two, and Go to one
-	for _, w := range strings.Fields(strings.ToLower(s)) {
+	for _, w := range strings.Fields(text.Lower(s)) {
 		switch w = cmp.Or(digits()[w], w); w {
 		case "a", "an", "the":
 		default:

@@ -134,6 +134,7 @@ func TestVQAAccuracy(t *testing.T) {
 		{"equal ground truths are compared as they are", "Cat.", ten(10, "cat"), false, 0},
 		{"but always normalised by the reference", "Cat.", ten(10, "cat"), true, 1},
 		{"lower case as Python has it", "i\u0307stanbul", ten(4, "\u0130stanbul"), false, 1},
+		{"a sigma that ends a word", "σοφος", ten(4, "ΣΟΦΟΣ"), false, 1},
 		{"line breaks and outer spaces go", " red\nblue ", ten(4, "red blue"), false, 1},
 		{"no ground truth", "cat", nil, false, 0},
 	} {

@@ -17,6 +17,7 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/texts"
+	"fulcrum/internal/frames"
 	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/option"
@@ -229,17 +230,38 @@ func (in *Inspection) records(rows int, opt Options) {
 	case err != nil || first == nil, slices.Contains(first, "id_list"), slices.Contains(first, "pointer_candidates"):
 		in.beams(rows, opt)
 	case icl.Fits(first):
-		in.of("records of in-context learning", icl.Inspect)
+		in.pictured("records of in-context learning", opt, icl.Inspect)
 	case texts.Fits(first):
 		in.of("texts", opt.Texts.Inspect)
 	default:
-		in.of("conversations", func(path string) ([][2]string, error) { return conversation.Inspect(path, opt.MaxSkippedShare) })
+		in.pictured("conversations", opt, func(path string, look func(string) error) ([][2]string, error) {
+			return conversation.Inspect(path, opt.MaxSkippedShare, look)
+		})
 		if _, err := readBeams(in.Path, "the path", rows, opt); len(first) == 0 && err != nil { // {} may be meant as anything
 			*in = Inspection{Path: in.Path, Fault: fmt.Errorf("%w; as conversations: %w", err, in.Fault)}
 		}
 		if in.Fault != nil && !conversation.Fits(first) {
 			in.Fault = fmt.Errorf("%w; texts with a target: data.texts.source=NAME data.texts.target=NAME name the columns", in.Fault)
 		}
+	}
+}
+
+// pictured is of for files that name pictures. look decodes the first of them, and looks for the others.
+func (in *Inspection) pictured(format string, opt Options, inspect func(string, func(string) error) ([][2]string, error)) {
+	const most = 200 // a large photo takes a tenth of a second
+	decoded := map[string]bool{}
+	in.of(format, func(path string) ([][2]string, error) {
+		return inspect(path, func(file string) error {
+			_, err := os.Stat(file)
+			if err != nil || opt.Picture == nil || decoded[file] || len(decoded) == most || !frames.IsImage(file) {
+				return err
+			}
+			decoded[file] = true
+			return opt.Picture(file)
+		})
+	})
+	if len(decoded) == most {
+		in.add("pictures decoded", "the first %d", most)
 	}
 }
 

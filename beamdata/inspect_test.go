@@ -81,6 +81,24 @@ func TestInspectRecords(t *testing.T) {
 	}
 }
 
+// Of many pictures the first are decoded, each once, and it is said so.
+func TestInspectDecodes(t *testing.T) {
+	dir, opt := t.TempDir(), testOptions()
+	path, lines, decoded := filepath.Join(dir, "records.jsonl"), "", map[string]int{}
+	opt.Picture = func(path string) error { decoded[path]++; return nil }
+	for i := range 201 {
+		picture := fmt.Sprintf("%d.png", i)
+		write(t, filepath.Join(dir, picture), "")
+		lines += `{"messages":[{"role":"user","content":"<image><image>"}],"images":["` + picture + `","` + picture + `"]}` + "\n"
+	}
+	write(t, path, lines)
+	in, err := Inspect(path, 0, opt)
+	if err != nil || in.Faulty() || len(decoded) != 200 || decoded[filepath.Join(dir, "7.png")] != 1 ||
+		in.Fact("pictures decoded") != "the first 200" {
+		t.Errorf("%v, %+v: %d pictures", err, in, len(decoded))
+	}
+}
+
 func TestInspectOKVQA(t *testing.T) {
 	opt := testOptions()
 	opt.Reward.Mode = "vqa_gt_prob"

@@ -87,6 +87,8 @@ type Options struct {
 	Compat      bool      `koanf:"-"` // read files as the Python reference does, defects included
 	QueriesOnly bool      `koanf:"-"` // task=predict: never look at recorded trajectories or scores
 	OpenSealed  bool      `koanf:"-"` // run open-test: the sealed questions are those to evaluate
+	// Picture decodes a picture as a run does: for Inspect, which only looks for it where this is nil.
+	Picture func(path string) error `koanf:"-"`
 	// Cluster is the key of items.jsonl whose value says which questions belong together; "" = image_id.
 	Cluster string `koanf:"-"`
 }

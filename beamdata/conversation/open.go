@@ -161,10 +161,11 @@ func (f *file) Sample(row int64) (Sample, error) {
 }
 
 func (f *file) at(row int64, name string) string {
-	if name == "" {
-		return fmt.Sprintf("%s:record %d", f.index.Path, row+1)
+	record := fmt.Sprintf("record %d", row+1)
+	if name == "" || name == record { // what a sample without an id is called
+		return f.index.Path + ":" + record
 	}
-	return fmt.Sprintf("%s:record %d (id %s)", f.index.Path, row+1, name)
+	return fmt.Sprintf("%s:%s (id %s)", f.index.Path, record, name)
 }
 
 // Fingerprint covers the file and what the options add to it.

@@ -1,8 +1,9 @@
 package icl
 
 import (
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"slices"
 )
 
@@ -13,7 +14,8 @@ func Fits(keys []string) bool {
 }
 
 // Inspect returns what a file of records holds, as names with values, and the faults for which a run would refuse it.
-func Inspect(path string) (facts [][2]string, fault error) {
+// look returns what is wrong with a picture.
+func Inspect(path string, look func(string) error) (facts [][2]string, fault error) {
 	s, err := Load(path)
 	if err != nil {
 		return nil, err
@@ -27,10 +29,12 @@ func Inspect(path string) (facts [][2]string, fault error) {
 			continue
 		}
 		images[r.Image] = true
-		if _, err := os.Stat(r.Image); err != nil {
-			if missing++; fault == nil {
-				fault = fmt.Errorf("%s: %w", s.At(row), err)
-			}
+		err := look(r.Image)
+		if errors.Is(err, fs.ErrNotExist) {
+			missing++
+		}
+		if err != nil && fault == nil {
+			fault = fmt.Errorf("%s: %w", s.At(row), err)
 		}
 	}
 	add("records", "%d", s.Records.Len())

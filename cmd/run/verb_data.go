@@ -18,6 +18,7 @@ import (
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
+	"fulcrum/selector/vl/pixels"
 )
 
 // dataVerb reports what a file of data holds.
@@ -48,6 +49,10 @@ the folder that holds both.
 			}
 			opt, err := s.dataOptions(args[2:])
 			if err != nil {
+				return err
+			}
+			opt.Picture = func(path string) error {
+				_, err := pixels.Decode(path)
 				return err
 			}
 			report, isModel := workload.InspectModel(args[1])

@@ -125,3 +125,37 @@ func TestFix(t *testing.T) {
 		t.Errorf("a second time: %v", err)
 	}
 }
+
+// What a run refuses, data inspect refuses: pictures that do not decode, and records without an answer beside others.
+func TestInspectRefuses(t *testing.T) {
+	dir := t.TempDir()
+	whole, err := os.ReadFile("../../docs/examples/vl/pictures/one.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const talk, answer = `{"image":"P.png","conversations":[{"from":"human","value":"<image>"}`, `,{"from":"gpt","value":"a"}`
+	asked := `{"id":1,"image":"P.png","question":"q","answers":["a"]}`
+	for _, tc := range []struct{ picture, records, want string }{
+		{string(whole), talk + answer + "]}", ""},
+		{string(whole[:len(whole)/2]), talk + answer + "]}", "d.jsonl:record 1: DIR/P.png: png: invalid format: not enough pixel data"},
+		{"", talk + answer + "]}", "d.jsonl:record 1: DIR/P.png: not an image of a known format"},
+		{"text", asked, "d.jsonl:1 (id 1): DIR/P.png: not an image of a known format"},
+		{string(whole), asked, ""},
+		{string(whole), strings.Repeat(talk+answer+"]}\n", 7) + talk + "]}", "sft would leave out 1 record without an answer " +
+			"(d.jsonl: line 8): data.max_skipped_share=0.05 allows 5 %"},
+		{string(whole), talk + "]}", ""}, // prompts
+	} {
+		for name, text := range map[string]string{"P.png": tc.picture, "d.jsonl": tc.records} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var said bytes.Buffer
+		err := sessionOf(fakeApp{}, &said, &said).call([]string{"data", "inspect", filepath.Join(dir, "d.jsonl")})
+		text := strings.Join(strings.Fields(said.String()), " ") // it is folded
+		if (err != nil) != (tc.want != "") || !strings.Contains(text, strings.ReplaceAll(tc.want, "DIR", dir)) ||
+			err != nil && strings.Contains(text, "train on it") {
+			t.Errorf("%v, want %q in\n%s", err, tc.want, said.String())
+		}
+	}
+}

@@ -69,7 +69,7 @@ func newReader(arrays map[string]*tensorfile.Array, rows int) (*Reader, error) {
 		return nil, t.err
 	}
 	if len(r.top) != t.queries {
-		return nil, fmt.Errorf("prior_top_answer holds %d strings, want %d", len(r.top), t.queries)
+		return nil, fmt.Errorf("array prior_top_answer holds %d texts, want %d (strings, no numbers)", len(r.top), t.queries)
 	}
 	var err error
 	if r.IDs, err = id.Int64s(); err != nil {

@@ -2,6 +2,7 @@ package beamdata
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -47,6 +48,11 @@ func TestReaderRefusesHugeNumbers(t *testing.T) {
 		if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s = %v: error %v, want %q", tc.array, tc.x, err, tc.want)
 		}
+	}
+	numbered := table("", 0)
+	numbered["prior_top_answer"] = &tensorfile.Array{Tensor: int64s([]int{2}, 7, 8)}
+	if _, err := newReader(numbered, 6); fmt.Sprint(err) != "array prior_top_answer holds 0 texts, want 2 (strings, no numbers)" {
+		t.Errorf("answers by number: %v", err)
 	}
 }
 

@@ -2,7 +2,9 @@ package conversation
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"fulcrum/beamdata/keycheck"
@@ -42,6 +44,9 @@ func (f Files) Bundle(name, evalName string) (*Bundle, error) {
 			continue
 		}
 		src, err := f.Open(*of.path, of.key)
+		if _, unread := errors.AsType[*fs.PathError](err); unread { // a folder, say
+			return nil, fmt.Errorf("data.%s.%s: %w", name, of.key, err)
+		}
 		if err != nil {
 			return nil, err
 		}

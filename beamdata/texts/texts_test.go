@@ -125,8 +125,10 @@ func TestRecordsRefused(t *testing.T) {
 			}
 		})
 	}
-	for path, want := range map[string]string{"nowhere.jsonl": "data.texts.test: nowhere.jsonl does not exist: want a JSON, " +
-		"JSONL or Parquet file", "no-*.jsonl": "data.texts.test=no-*.jsonl: no file has such a name"} {
+	folder := t.TempDir()
+	for path, want := range map[string]string{folder: "data.texts.test: open " + folder + ": want a regular file, it is a folder",
+		"nowhere.jsonl": "data.texts.test: nowhere.jsonl does not exist: want a JSON, " +
+			"JSONL or Parquet file", "no-*.jsonl": "data.texts.test=no-*.jsonl: no file has such a name"} {
 		if _, err := openTest(t, path, nil); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/account"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/option"
+	"fulcrum/internal/program"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
@@ -296,8 +297,8 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 		}
 	}
 	if stop, ok := errors.AsType[*doctor.StopError](doctor.Judge(findings)); ok {
-		return fmt.Errorf("%w; with checks.severity.%[2]s=warning a run goes on, this one too: `run resume FOLDER checks.severity.%[2]s=warning`",
-			stop, stop.Finding.Check)
+		return fmt.Errorf("%w; as a warning it lets a run go on, this one too: %s", stop,
+			program.Command("resume", "FOLDER", "checks.severity."+stop.Finding.Check+"=warning"))
 	}
 	return nil
 }

@@ -160,8 +160,9 @@ func (a App) lead(ctx context.Context, r *run, dir, made string) error {
 	if err := clean(); err != nil {
 		return err
 	}
+	end := func(bool) {}
 	if again {
-		if err := f.Reuse(); err != nil {
+		if end, err = f.Reuse(); err != nil {
 			return err
 		}
 	}
@@ -177,7 +178,9 @@ func (a App) lead(ctx context.Context, r *run, dir, made string) error {
 		return err
 	}
 	err = execute(ctx, r, f)
-	if !again && r.refused(err) { // the corrected command may have the folder
+	refused := r.refused(err)
+	end(refused)
+	if refused && !again { // the corrected command may have the folder
 		f.Forget(before, made)
 	}
 	return err

@@ -16,6 +16,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
@@ -248,15 +249,31 @@ func cleanBelow(dir string) error {
 	})
 }
 
-// Reuse removes what an earlier run of the same kind recorded.
-func (f *Folder) Reuse() error {
-	for _, name := range []string{"summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl",
-		record.LooksFile} { // the new run is a look of its own
-		if err := os.RemoveAll(filepath.Join(f.Dir, name)); err != nil {
-			return err
+// Reuse takes what an earlier run of the same kind recorded out of the way, until end removes it, or puts it back.
+func (f *Folder) Reuse() (end func(back bool), err error) {
+	aside, remove, err := interrupt.Folder(f.Dir, ".before.tmp*")
+	end = func(back bool) {
+		defer remove()
+		entries, _ := os.ReadDir(aside)
+		for _, entry := range entries {
+			if at := filepath.Join(f.Dir, entry.Name()); back && os.RemoveAll(at) == nil {
+				os.Rename(filepath.Join(aside, entry.Name()), at)
+			}
 		}
 	}
-	return nil
+	for _, name := range []string{".hydra", "summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl",
+		"system.jsonl", "report.md", "report.html", record.LooksFile} { // the new run is a look of its own
+		if err == nil {
+			err = os.Rename(filepath.Join(f.Dir, name), filepath.Join(aside, name))
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err != nil {
+		end(true)
+	}
+	return end, err
 }
 
 // FirstMissing returns the outermost folder on the way to dir that does not exist, absolute; "" where dir is there.

@@ -163,6 +163,15 @@ func TestPredict(t *testing.T) {
 		if got := predictions(t, out); !reflect.DeepEqual(got, greedy) {
 			t.Error("predict.out differs")
 		}
+		record := func() string {
+			return read(t, filepath.Join(dir, "summary.json")) + read(t, filepath.Join(dir, ".hydra/config.yaml"))
+		}
+		was := record()
+		refused(t, run(t, append(args, "predict.beam_size=0")...), 2, "predict.beam_size")
+		refused(t, run(t, append(args, "init.checkpoint=missing")...), 1, "missing")
+		if now := record(); now != was {
+			t.Errorf("a command that was refused has changed the folder:\n%s\nbefore:\n%s", now, was)
+		}
 		if s := mustRun(t, "resume", dir); !strings.Contains(s.Stdout, "finished") {
 			t.Errorf("resume of a finished prediction: %s", s.Stdout)
 		}

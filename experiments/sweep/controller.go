@@ -276,7 +276,7 @@ func (c *controller) propose() error {
 func (c *controller) history() []sweeper.Trial {
 	trials := make([]sweeper.Trial, len(c.jobs))
 	for i, job := range c.jobs {
-		trials[i] = sweeper.Trial{Number: job.Num, Params: job.Params, State: job.State, Violation: job.Violation}
+		trials[i] = sweeper.Trial{Number: job.Num, Params: job.Params, State: job.State, Violation: float64(job.Violation)}
 		for _, o := range job.Objectives {
 			trials[i].Losses = append(trials[i].Losses, o.Loss())
 		}
@@ -389,7 +389,7 @@ func result(dir string, goals sweeper.Goals, job *ledger.Job) error {
 	if err != nil {
 		return err
 	}
-	job.Objectives, job.Violation, job.Metrics, job.Epochs = nil, r.Violation, r.Metrics, 0
+	job.Objectives, job.Violation, job.Metrics, job.Epochs = nil, record.Number(r.Violation), r.Metrics, 0
 	job.Seconds = max(job.Seconds, summary.WallSeconds) // of an attempt that was killed, or was none of the sweep's, too
 	for _, phase := range summary.Phases {
 		job.Epochs += phase.Epochs

@@ -53,7 +53,7 @@ func ResultOf(dir string, s ledger.Sweep, jobs []ledger.Job) (sweeps.Options, []
 	for i, j := range jobs {
 		rows[i] = sweeps.Job{
 			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: shownOverrides(s.Study, j), State: j.State, Params: map[string]string{},
-			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
+			Violation: float64(j.Violation), Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
 			Command: slices.Concat(s.Command[:min(1, len(s.Command))], s.Flags, j.Overrides),
 		}
 		if epoch, known := j.Metrics[sweeper.BestEpoch]; known {

@@ -55,25 +55,25 @@ type Sweep struct {
 
 // Job is what is known of a job.
 type Job struct {
-	Num         int                `json:"num"`
-	Overrides   []string           `json:"overrides"`   // as in .hydra/overrides.yaml
-	Params      []string           `json:"params"`      // the swept values, in the order of the sweep's dimensions
-	Dir         string             `json:"dir"`         // run folder, relative to the sweep's
-	Fingerprint string             `json:"fingerprint"` // of the composed configuration that the job runs with
-	Generation  int                `json:"generation"`  // of the configuration files: 1, and one more for each change that was accepted
-	State       string             `json:"state"`       // queued running done failed pruned lost skipped
-	Attempts    int                `json:"attempts"`    // tries that have begun
-	Failures    int                `json:"failures"`    // tries that failed, since the job was last asked for
-	ExitCode    *int               `json:"exit_code"`   // of the last try that has ended
-	Cause       string             `json:"cause"`       // of a failure
-	Tail        []string           `json:"tail"`        // last lines of the log
-	Objectives  []Objective        `json:"objectives"`  // nil when unknown
-	Violation   float64            `json:"violation"`   // of the constraints, 0 = feasible
-	Metrics     map[string]float64 `json:"-"`           // of the best checkpoint
-	Epochs      int                `json:"epochs"`      // that were run
-	Seconds     float64            `json:"seconds"`     // wall time of all tries
-	Arm         string             `json:"arm"`         // of a study
-	Parent      *int               `json:"parent"`      // number of the job that must be done before this one starts; nil = none
+	Num         int                      `json:"num"`
+	Overrides   []string                 `json:"overrides"`   // as in .hydra/overrides.yaml
+	Params      []string                 `json:"params"`      // the swept values, in the order of the sweep's dimensions
+	Dir         string                   `json:"dir"`         // run folder, relative to the sweep's
+	Fingerprint string                   `json:"fingerprint"` // of the composed configuration that the job runs with
+	Generation  int                      `json:"generation"`  // of the configuration files: 1, and one more for each change that was accepted
+	State       string                   `json:"state"`       // queued running done failed pruned lost skipped
+	Attempts    int                      `json:"attempts"`    // tries that have begun
+	Failures    int                      `json:"failures"`    // tries that failed, since the job was last asked for
+	ExitCode    *int                     `json:"exit_code"`   // of the last try that has ended
+	Cause       string                   `json:"cause"`       // of a failure
+	Tail        []string                 `json:"tail"`        // last lines of the log
+	Objectives  []Objective              `json:"objectives"`  // nil when unknown
+	Violation   record.Number            `json:"violation"`   // of the constraints, 0 = feasible
+	Metrics     map[string]record.Number `json:"metrics"`     // of the best checkpoint
+	Epochs      int                      `json:"epochs"`      // that were run
+	Seconds     float64                  `json:"seconds"`     // wall time of all tries
+	Arm         string                   `json:"arm"`         // of a study
+	Parent      *int                     `json:"parent"`      // number of the job that must be done before this one starts; nil = none
 }
 
 // Objective is one number that a job is judged by.
@@ -95,18 +95,11 @@ func (o Objective) Loss() float64 {
 	return -v
 }
 
-// row is a job as a line has it.
-type row struct {
-	Job
-	Violation record.Number            `json:"violation"`
-	Metrics   map[string]record.Number `json:"metrics"`
-}
-
 // line is a line of the file. Only one of its fields is set.
 type line struct {
 	Version int    `json:"version,omitempty"` // the first
 	Sweep   *Sweep `json:"sweep,omitempty"`   // the newest holds
-	Job     *row   `json:"job,omitempty"`     // the newest of its number holds
+	Job     *Job   `json:"job,omitempty"`     // the newest of its number holds
 	Digest  string `json:"sha256,omitempty"`  // of the digest before and all lines behind that: they were written together
 }
 
@@ -259,11 +252,10 @@ func (l *Ledger) Update(jobs ...Job) error {
 }
 
 func lineOf(j Job) line {
-	r := &row{Job: j, Violation: record.Number(j.Violation), Metrics: map[string]record.Number{}}
-	for name, v := range j.Metrics {
-		r.Metrics[name] = record.Number(v)
+	if j.Metrics == nil { // {} in the file, not null
+		j.Metrics = map[string]record.Number{}
 	}
-	return line{Job: r}
+	return line{Job: &j}
 }
 
 // write appends lines and their digest, and waits until the disk has them.
@@ -334,7 +326,7 @@ func read(from io.Reader) (c contents, err error) {
 				c.sweep = *n.Sweep
 			}
 			if n.Job != nil {
-				jobs[n.Job.Num] = n.Job.job()
+				jobs[n.Job.Num] = *n.Job
 			}
 		}
 		c.size, c.last = c.size+int64(len(text)+len(one)), n.Digest
@@ -348,15 +340,6 @@ func read(from io.Reader) (c contents, err error) {
 	}
 	slices.SortFunc(c.jobs, func(a, b Job) int { return a.Num - b.Num })
 	return c, nil
-}
-
-func (r *row) job() Job {
-	j := r.Job
-	j.Violation, j.Metrics = float64(r.Violation), map[string]float64{}
-	for name, v := range r.Metrics {
-		j.Metrics[name] = float64(v)
-	}
-	return j
 }
 
 // about names the lines before number at, from 0: the job, where they are of one.

@@ -30,12 +30,13 @@ func example() (Sweep, []Job) {
 	parent := 0
 	jobs := []Job{
 		{Num: 0, Overrides: []string{"a=1", "t='x y'"}, Params: []string{"1", "0.1"}, Dir: "0", Fingerprint: "f", Generation: 1,
-			State: launcher.Queued, Tail: []string{}, Metrics: map[string]float64{}},
+			State: launcher.Queued, Tail: []string{}, Metrics: map[string]record.Number{}},
 		{Num: 1, Overrides: []string{"a=2"}, Params: []string{"2", "0.2"}, Dir: "sub/1", Fingerprint: "g", Generation: 2,
 			State: launcher.Failed, Attempts: 2, Failures: 1, ExitCode: &code,
 			Cause: "out of memory", Tail: []string{"line", "ünïcode"},
 			Objectives: []Objective{{"val_reward", record.Number(math.Inf(-1)), false}, {"val_kl", 0.25, true}},
-			Violation:  0.15, Metrics: map[string]float64{"val_kl": 0.25, "x": math.Inf(1)}, Epochs: 7, Seconds: 1.5, Arm: "grpo", Parent: &parent},
+			Violation:  0.15, Metrics: map[string]record.Number{"val_kl": 0.25, "x": record.Number(math.Inf(1))}, Epochs: 7, Seconds: 1.5,
+			Arm: "grpo", Parent: &parent},
 	}
 	return s, jobs
 }

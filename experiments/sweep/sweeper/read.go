@@ -16,11 +16,11 @@ const BestEpoch = "best_epoch"
 
 // Outcome is what a run came to.
 type Outcome struct {
-	Names     []string           // of the objectives' metrics
-	Values    []float64          // one for each objective, as the run measured it
-	Minimize  []bool             // whether less of it is better
-	Violation float64            // sum of what the constraints are exceeded by; 0 = feasible
-	Metrics   map[string]float64 // everything that could have been an objective
+	Names     []string                 // of the objectives' metrics
+	Values    []float64                // one for each objective, as the run measured it
+	Minimize  []bool                   // whether less of it is better
+	Violation float64                  // sum of what the constraints are exceeded by; 0 = feasible
+	Metrics   map[string]record.Number // everything that could have been an objective
 }
 
 // Read reads what the run in a folder came to. The run has ended, well or by its sweep's pruner. A metric that
@@ -61,7 +61,7 @@ func (g Goals) Read(dir string) (Outcome, error) {
 		out.Violation = min(out.Violation+c.Excess(value), worst)
 	}
 	if s.Best != nil && s.Best.Phase != "" { // no objective: it comes last
-		out.Metrics[BestEpoch] = float64(s.Best.Epoch)
+		out.Metrics[BestEpoch] = record.Number(s.Best.Epoch)
 	}
 	return out, nil
 }
@@ -72,7 +72,7 @@ func (o *Outcome) add(name string, value float64, minimize bool) {
 
 func (o *Outcome) metric(what, name string) (float64, error) {
 	if v, ok := o.Metrics[name]; ok {
-		return v, nil
+		return float64(v), nil
 	}
 	return 0, registry.Unknown(what, name, slices.Sorted(maps.Keys(o.Metrics)))
 }
@@ -80,12 +80,12 @@ func (o *Outcome) metric(what, name string) (float64, error) {
 // metricsOf returns a run's numbers by name: those of the epoch that its best checkpoint comes from (of the first
 // evaluation, where that is the initial policy), its seconds, and its evaluations as
 // eval.SPLIT.POLICY.METRIC; the reward also without METRIC.
-func metricsOf(run *record.Run) map[string]float64 {
-	m := map[string]float64{Seconds: run.Summary.WallSeconds}
+func metricsOf(run *record.Run) map[string]record.Number {
+	m := map[string]record.Number{Seconds: record.Number(run.Summary.WallSeconds)}
 	put := func(row record.Row, prefix string) {
 		for field := range row.Fields {
 			if v, ok := row.Number(field); ok {
-				m[prefix+field] = v
+				m[prefix+field] = record.Number(v)
 			}
 		}
 	}
@@ -93,7 +93,7 @@ func metricsOf(run *record.Run) map[string]float64 {
 		name := evalPrefix + row.Text("split") + "." + row.Text("policy")
 		put(row, name+".")
 		if v, ok := row.Number("reward"); ok {
-			m[name] = v
+			m[name] = record.Number(v)
 		}
 	}
 	best := run.Summary.Best
@@ -111,7 +111,7 @@ func metricsOf(run *record.Run) map[string]float64 {
 		}
 	}
 	if strings.TrimSpace(best.Metric) != "" {
-		m[best.Metric] = float64(best.Value)
+		m[best.Metric] = best.Value
 	}
 	return m
 }

@@ -104,12 +104,12 @@ func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir st
 			differ(o.Name, float64(o.Value), got)
 		}
 	}
-	if !same(job.Violation, outcome.Violation) {
-		differ("violation of the constraints", job.Violation, outcome.Violation)
+	if !same(float64(job.Violation), outcome.Violation) {
+		differ("violation of the constraints", float64(job.Violation), outcome.Violation)
 	}
 	for name, x := range job.Metrics {
-		if got, ok := outcome.Metrics[name]; !ok || !same(x, got) {
-			differ(name, x, got)
+		if got, ok := outcome.Metrics[name]; !ok || !same(float64(x), float64(got)) {
+			differ(name, float64(x), float64(got))
 		}
 	}
 	epochs := 0

@@ -157,7 +157,7 @@ func (p *plan) sweep() (ledger.Sweep, error) {
 	}
 	for _, o := range p.goals.Objectives {
 		if o.Name != "" {
-			s.Objectives = append(s.Objectives, ledger.Objective{Name: o.Name, Minimize: o.Minimizes(false)})
+			s.Objectives = append(s.Objectives, sweeps.Objective{Name: o.Name, Minimize: o.Minimizes(false)})
 		}
 	}
 	return s, nil

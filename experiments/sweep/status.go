@@ -74,7 +74,7 @@ func observed(dir string) (ledger.Sweep, []ledger.Job, error) {
 func goalsOf(s ledger.Sweep) sweeper.Goals {
 	goals := sweeper.Goals{Objectives: []sweeper.Objective{{}}, Optional: s.Trials == 0}
 	if len(s.Objectives) > 0 {
-		goals.Objectives = list.Map(s.Objectives, func(o ledger.Objective) sweeper.Objective {
+		goals.Objectives = list.Map(s.Objectives, func(o sweeps.Objective) sweeper.Objective {
 			return sweeper.Objective{Name: o.Name, Goal: map[bool]sweeper.Goal{true: sweeper.Minimize, false: sweeper.Maximize}[o.Minimize]}
 		})
 	}

@@ -31,13 +31,10 @@ const generationKey = "configuration"
 func ResultOf(dir string, s ledger.Sweep, jobs []ledger.Job) (sweeps.Options, []sweeps.Job) {
 	opt := sweeps.Options{
 		Title: fmt.Sprintf("Sweep of %d jobs", len(jobs)), Command: s.Command, Sweeper: s.Sweeper, Launcher: s.Launcher,
-		Pruner: s.Pruner, Constraints: s.Constraints, Told: sweeps.ToldIn(dir),
+		Pruner: s.Pruner, Constraints: s.Constraints, Objectives: s.Objectives, Told: sweeps.ToldIn(dir),
 	}
 	for _, d := range s.Dimensions {
 		opt.Dimensions = append(opt.Dimensions, sweeps.Dimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})
-	}
-	for _, o := range s.Objectives {
-		opt.Objectives = append(opt.Objectives, sweeps.Objective{Name: o.Name, Minimize: o.Minimize})
 	}
 	if s.Study != nil {
 		arms := sweeps.Dimension{Key: sweeps.ArmKey, Values: list.Map(s.Study.Arms, func(a sweeps.StudyArm) string { return a.Name })}

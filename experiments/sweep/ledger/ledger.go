@@ -45,7 +45,7 @@ type Sweep struct {
 	Pruner      string              `json:"pruner"`
 	Constraints []string            `json:"constraints"`
 	Dimensions  []configs.Dimension `json:"dimensions"`      // what is swept
-	Objectives  []Objective         `json:"objectives"`      // those that have a name, without values
+	Objectives  []sweeps.Objective  `json:"objectives"`      // those that have a name
 	Fingerprint string              `json:"fingerprint"`     // of the primary configuration
 	Generation  int                 `json:"generation"`      // of the configuration files
 	Trials      int                 `json:"trials"`          // that a search makes; 0 = the jobs are known

@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/reports/record"
+	"fulcrum/reports/sweeps"
 	"fulcrum/reports/verify"
 )
 
@@ -86,7 +87,7 @@ func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir st
 	}
 	goals.Objectives = nil
 	for _, o := range job.Objectives {
-		named := slices.ContainsFunc(s.Objectives, func(n ledger.Objective) bool { return n.Name == o.Name })
+		named := slices.ContainsFunc(s.Objectives, func(n sweeps.Objective) bool { return n.Name == o.Name })
 		objective := sweeper.Objective{}
 		if named {
 			objective.Name = o.Name

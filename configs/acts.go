@@ -87,22 +87,20 @@ type acting struct {
 
 // sections returns the sections of a configuration with what acts in them.
 func (a *acting) sections(job *Node) *Node {
-	out := &Node{Kind: Map, Origin: job.Origin, Keys: make([]Key, 0, len(job.Keys)), Vals: make([]*Node, 0, len(job.Keys))}
-	for i, k := range job.Keys {
-		v, f := job.Vals[i], a.schema.root.sub(k.Text)
-		if f != nil && f.kind == Map {
-			if len(f.fields) == 0 && len(v.Vals) == 0 { // the user's own section, without keys
-				continue
-			}
-			if v = a.keep(f, v, k.Text); v == nil {
-				a.dropped = append(a.dropped, k.Text)
-				continue
-			}
-			v = a.ofKind(f, v)
+	return job.mapped(func(key string, v *Node) *Node {
+		f := a.schema.root.sub(key)
+		switch {
+		case f == nil || f.kind != Map:
+			return v
+		case len(f.fields) == 0 && len(v.Vals) == 0: // the user's own section, without keys
+			return nil
 		}
-		out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
-	}
-	return out
+		if v = a.keep(f, v, key); v == nil {
+			a.dropped = append(a.dropped, key)
+			return nil
+		}
+		return a.ofKind(f, v)
+	})
 }
 
 // keep returns what acts of the value of a key; nil: nothing does.
@@ -121,23 +119,21 @@ func (a *acting) keep(f *field, n *Node, path string) *Node {
 	}
 	var idle []string
 	off := f.when.within && !f.when.holds(n)
-	out := &Node{Kind: Map, Origin: n.Origin, Over: n.Over}
-	for i, k := range n.Keys {
-		below := path + "." + k.Text
-		v, sub := n.Vals[i], f.sub(k.Text)
-		if sub != nil && (off && k.Text != f.when.key || !sub.when.within && !sub.when.holds(n)) {
+	out := n.mapped(func(key string, v *Node) *Node {
+		below, sub := path+"."+key, f.sub(key)
+		if sub == nil {
+			return v
+		}
+		if off && key != f.when.key || !sub.when.within && !sub.when.holds(n) {
 			if v = a.set(v, below); v == nil {
-				continue
+				return nil
 			}
 		}
-		if sub != nil {
-			if v = a.keep(sub, v, below); v == nil {
-				idle = append(idle, below)
-				continue
-			}
+		if v = a.keep(sub, v, below); v == nil {
+			idle = append(idle, below)
 		}
-		out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
-	}
+		return v
+	})
 	if len(out.Vals) == 0 {
 		return nil
 	}
@@ -158,12 +154,7 @@ func (a *acting) set(n *Node, path string) *Node {
 		a.hidden = append(a.hidden, path)
 		return nil
 	}
-	out := &Node{Kind: Map, Origin: n.Origin, Over: n.Over}
-	for i, k := range n.Keys {
-		if v := a.set(n.Vals[i], path+"."+k.Text); v != nil {
-			out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
-		}
-	}
+	out := n.mapped(func(key string, v *Node) *Node { return a.set(v, path+"."+key) })
 	if len(out.Vals) == 0 {
 		return nil
 	}
@@ -184,20 +175,18 @@ func (a *acting) ofKind(f *field, n *Node) *Node {
 
 // unlike returns a copy of a section without the values at their default that are the kind's too.
 func (a *acting) unlike(n, same *Node, path string) *Node {
-	out := &Node{Kind: Map, Origin: n.Origin, Over: n.Over}
-	for i, k := range n.Keys {
-		v, was, below := n.Vals[i], same.Get(k.Text), path+"."+k.Text
+	return n.mapped(func(key string, v *Node) *Node {
+		was, below := same.Get(key), path+"."+key
 		if v.Kind == Map && was != nil && was.Kind == Map {
 			if v = a.unlike(v, was, below); len(v.Vals) == 0 {
-				continue
+				return nil
 			}
 		} else if was != nil && v.Origin == byDefault && v.equal(was) {
 			a.hidden = append(a.hidden, below)
-			continue
+			return nil
 		}
-		out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
-	}
-	return out
+		return v
+	})
 }
 
 // given reports whether a value was set by the user: on the command line or in a file that is not ours.

@@ -229,6 +229,17 @@ func (n *Node) remove(i int) *Node {
 	return &c
 }
 
+// mapped returns a copy of the mapping n with what f makes of each value; nil leaves it out.
+func (n *Node) mapped(f func(key string, v *Node) *Node) *Node {
+	out := &Node{Kind: Map, Origin: n.Origin, Over: n.Over}
+	for i, k := range n.Keys {
+		if v := f(k.Text, n.Vals[i]); v != nil {
+			out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
+		}
+	}
+	return out
+}
+
 // without returns the mapping n without a text key.
 func (n *Node) without(key string) *Node {
 	if i := n.index(strKey(key)); i >= 0 {

@@ -122,12 +122,7 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 		stages = slices.DeleteFunc(slices.Clone(stages), func(r record.StageResult) bool { return r.Split != split || r.Metric != metric })
 		yards, baselines := results.YardsticksOf(stages, stages), arms.BaselinesOf(seeded[0].Runs, split, metric)
 		slices.SortStableFunc(yards, func(a, _ results.Yardstick) int { return -stats.BoolInt(a.Policy == record.PolicyInit) })
-		for _, r := range stages {
-			if r.Policy == r.Phase && slices.ContainsFunc(stages, func(b record.StageResult) bool {
-				return b.Policy == record.PolicyBest && b.Phase == r.Phase && b.Epoch == r.Epoch
-			}) {
-				continue // best has its row
-			}
+		for _, r := range results.WithoutTwins(stages) {
 			arm, err := arms.ArmOf(seeded[0].Runs, split, metric, r.Policy)
 			if err != nil {
 				return nil, err

@@ -80,6 +80,15 @@ func TableOf(stages []record.StageResult, of record.StageResult) []record.StageR
 	return slices.DeleteFunc(slices.Clone(stages), func(r record.StageResult) bool { return !SameTable(r, of) })
 }
 
+// WithoutTwins leaves out the lines of phases whose policy is the best one, which has a line.
+func WithoutTwins(table []record.StageResult) []record.StageResult {
+	return list.Filter(table, func(r record.StageResult) bool {
+		return r.Policy != r.Phase || !slices.ContainsFunc(table, func(b record.StageResult) bool {
+			return b.Policy == record.PolicyBest && b.Phase == r.Phase && b.Epoch == r.Epoch
+		})
+	})
+}
+
 // BelowRandom are the baselines of a table, the initial policy among them, that are worse than drawing at random.
 func BelowRandom(table []record.StageResult) []record.StageResult {
 	return slices.DeleteFunc(slices.Clone(table), func(r record.StageResult) bool {

@@ -97,11 +97,7 @@ func printEndTable(w io.Writer, table, stages []record.StageResult, most int) er
 	if i := slices.IndexFunc(yards, func(y results.Yardstick) bool { return y.Policy == record.PolicyInit }); i >= 0 {
 		start = yards[i]
 	}
-	kept := slices.DeleteFunc(slices.Clone(table), func(r record.StageResult) bool { // best has its row
-		return r.Policy == r.Phase && slices.ContainsFunc(table, func(b record.StageResult) bool {
-			return b.Policy == record.PolicyBest && b.Phase == r.Phase && b.Epoch == r.Epoch
-		})
-	})
+	kept := results.WithoutTwins(table)
 	for _, least := range []func(r record.StageResult) bool{
 		func(r record.StageResult) bool {
 			return r.Policy == record.PolicyBestBeam || r.Policy == record.PolicyRecorded

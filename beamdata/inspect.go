@@ -34,7 +34,11 @@ type Inspection struct {
 	Files  []Inspection
 }
 
-type Fact struct{ Name, Value string }
+// Fact is one line of an inspection.
+type Fact struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 func (in *Inspection) add(name, format string, args ...any) {
 	in.Facts = append(in.Facts, Fact{name, fmt.Sprintf(format, args...)})

@@ -171,20 +171,14 @@ func (s *session) composed(overrides []string) (*configs.Composed, error) {
 type inspectionJSON struct {
 	Path   string           `json:"path"`
 	Format string           `json:"format"` // "" where it cannot be read
-	Facts  []factJSON       `json:"facts"`  // in the order of the text
+	Facts  []beamdata.Fact  `json:"facts"`  // in the order of the text
 	Fault  string           `json:"fault"`  // why a run would refuse it; "": it would not
 	Files  []inspectionJSON `json:"files"`  // of a folder
 }
 
-// factJSON is one line of an inspection.
-type factJSON struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
 func inspectionOf(in beamdata.Inspection) inspectionJSON {
 	out := inspectionJSON{Path: in.Path, Format: in.Format, Files: list.Map(in.Files, inspectionOf)}
-	out.Facts = list.Map(in.Facts, func(f beamdata.Fact) factJSON { return factJSON(f) })
+	out.Facts = append([]beamdata.Fact{}, in.Facts...) // [], not null
 	if in.Fault != nil {
 		out.Fault = in.Fault.Error()
 	}

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"gopkg.in/yaml.v3"
-
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
@@ -18,6 +16,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/record"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
 )
@@ -237,22 +236,12 @@ func baseOf(checkpoint, kind string) string {
 
 // startOfRun is what a run started from: a model folder, or a checkpoint; "" for what it did not.
 func startOfRun(dir, kind string) (base, checkpoint string) {
-	var model struct {
-		Path string `yaml:"path"`
-	}
-	var from struct {
-		Checkpoint string `yaml:"checkpoint"`
-	}
-	var c map[string]yaml.Node
-	text, err := regular.ReadDocument(filepath.Join(dir, runfolder.Marker))
-	if err != nil || yaml.Unmarshal(text, &c) != nil {
+	run := record.Run{Dir: dir}
+	if run.ReadConfig() != nil {
 		return "", ""
 	}
-	own, start := c[sectionOf(kind)], c["init"]
-	if own.Decode(&model) != nil || start.Decode(&from) != nil {
-		return "", ""
-	}
-	absolute := func(path string) string { // relative to where the run was started
+	absolute := func(setting any) string { // relative to where the run was started
+		path, _ := setting.(string)
 		if path == "" || filepath.IsAbs(path) {
 			return path
 		}
@@ -262,7 +251,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 		}
 		return filepath.Join(saved.Hydra.Runtime.Cwd, path)
 	}
-	return absolute(model.Path), absolute(from.Checkpoint)
+	return absolute(run.Setting(sectionOf(kind), "path")), absolute(run.Setting("init", "checkpoint"))
 }
 
 // runOf is the folder of the run that wrote a checkpoint: RUN/checkpoints/x.safetensors.

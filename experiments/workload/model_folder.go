@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
@@ -136,6 +137,33 @@ func contradicts(j *job.Job, section, checkpoint string, o tokens.Options, has *
 		}
 	}
 	return nil
+}
+
+// openWords opens or makes what a token policy reads and writes words with, of the model that its options o or init.checkpoint name.
+// o.Path is the model's folder then (nil: none), checkpoint that of init.checkpoint ("": none). bundle is nil for tasks without training
+// data. blamed puts what is wrong with the folder down to SECTION.path.
+func openWords[W any](j *job.Job, kind string, o *tokens.Options, blamed bool, bundle *conversation.Bundle,
+	open func(folder string) (W, error), builtin func(*job.Config, *conversation.Bundle) (W, error)) (words W, checkpoint string, err error) {
+	section := sectionOf(kind)
+	folder, checkpoint, err := originOf(j, kind, o.Path)
+	if err != nil {
+		return words, "", err
+	}
+	o.Path = folder
+	switch {
+	case folder != nil:
+		if words, err = open(*folder); err != nil && blamed {
+			err = usage.Errorf("%s.path: %v (want a model folder on disk: nothing is downloaded)", section, err)
+		}
+	case checkpoint != "":
+		words, err = open(besideCheckpoint(checkpoint))
+	case bundle == nil:
+		err = usage.Errorf("%[1]s.path: task=%[2]s needs a model folder (%[1]s.path=DIR) or a run from random weights "+
+			"(init.checkpoint=RUN_FOLDER)", section, j.Config.Task)
+	default:
+		words, err = builtin(j.Config, bundle)
+	}
+	return words, checkpoint, err
 }
 
 // originOf is where a token policy comes from: a model folder (nil: none), as its section's path, a run named there, or

@@ -147,31 +147,13 @@ func (w words) target(text string) []int64 {
 // text returns what ids say, without special tokens.
 func (w words) text(ids []int64) string { return w.tokens.Decode(ids, true) }
 
-// seq2seqModel opens or makes the model and its tokenizer. bundle is nil for tasks without training data.
+// openSeq2Seq opens or makes the model and its tokenizer. bundle is nil for tasks without training data.
 func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words, error) {
 	c, opt := j.Config, seq2seqOf(j.Config)
 	warn := func(message string) { j.Log.Warnf("%s", message) }
-	var w words
-	folder, checkpoint, err := originOf(j, seq2seq.Kind, opt.Path)
+	t, checkpoint, err := openWords(j, seq2seq.Kind, &opt.Options, true, bundle, tokenizer.Open, builtinWords)
 	if err != nil {
-		return nil, w, err
-	}
-	opt.Path = folder
-	switch {
-	case opt.Path != nil:
-		if w.tokens, err = tokenizer.Open(*opt.Path); err != nil {
-			err = usage.Errorf("seq2seq.path: %v (want a model folder on disk: nothing is downloaded)", err)
-		}
-	case checkpoint != "":
-		w.tokens, err = tokenizer.Open(besideCheckpoint(checkpoint))
-	case bundle == nil:
-		err = usage.Errorf("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights "+
-			"(init.checkpoint=RUN_FOLDER)", c.Task)
-	default:
-		w.tokens, err = builtinWords(bundle, opt.Scratch)
-	}
-	if err != nil {
-		return nil, w, err
+		return nil, words{}, err
 	}
 	var model *seq2seq.Model
 	switch {
@@ -181,31 +163,31 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 		model, err = seq2seq.Open(*opt, j.Device, c.Seed, warn)
 	default:
 		warnOfLoRA(j, "seq2seq")
-		model, err = seq2seq.New(*opt, specialOf(w.tokens), j.Device, c.Seed)
+		model, err = seq2seq.New(*opt, specialOf(t), j.Device, c.Seed)
 	}
 	if err != nil {
-		return nil, w, err
+		return nil, words{}, err
 	}
 	model.Warn = warn
-	w.longest = model.MaxSourceTokens()
-	if n, rows := w.tokens.Size(), model.Config().Vocab; n > rows {
+	if n, rows := t.Size(), model.Config().Vocab; n > rows {
 		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
 	}
 	if err == nil && checkpoint != "" {
 		err = contradicts(j, "seq2seq", checkpoint, opt.Options, model.Adapted())
 	}
 	if err == nil && bundle != nil && opt.Path == nil && !c.DryRun {
-		err = keepModel(j, model.Config().Raw, w.tokens.Save)
+		err = keepModel(j, model.Config().Raw, t.Save)
 	}
 	if err != nil {
 		model.Free()
-		return nil, w, err
+		return nil, words{}, err
 	}
-	return model, w, nil
+	return model, words{t, model.MaxSourceTokens()}, nil
 }
 
 // builtinWords trains a small vocabulary on the texts of the data.
-func builtinWords(b *conversation.Bundle, sizes seq2seq.ScratchOptions) (*tokenizer.Tokenizer, error) {
+func builtinWords(c *job.Config, b *conversation.Bundle) (*tokenizer.Tokenizer, error) {
+	sizes := seq2seqOf(c).Scratch
 	var corpus []string
 	for _, set := range []*conversation.Set{b.Train, b.Demos} {
 		if set == nil {

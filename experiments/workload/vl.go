@@ -95,30 +95,11 @@ func newVLWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	return w, nil
 }
 
-// vlModel opens or makes the model and its processor. bundle is nil for tasks without training data.
+// openVL opens or makes the model and its processor. bundle is nil for tasks without training data.
 func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Processor, error) {
 	c, opt := j.Config, vlOf(j.Config)
 	warn := func(message string) { j.Log.Warnf("%s", message) }
-	named := opt.Path != nil
-	folder, checkpoint, err := originOf(j, vl.Kind, opt.Path)
-	if err != nil {
-		return nil, nil, err
-	}
-	opt.Path = folder
-	var proc *processor.Processor
-	switch {
-	case folder != nil:
-		if proc, err = processor.Open(*folder); err != nil && named {
-			err = usage.Errorf("vl.path: %v (want a model folder on disk: nothing is downloaded)", err)
-		}
-	case checkpoint != "":
-		proc, err = processor.Open(besideCheckpoint(checkpoint))
-	case bundle == nil:
-		return nil, nil, usage.Errorf("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights "+
-			"(init.checkpoint=RUN_FOLDER)", c.Task)
-	default:
-		proc, err = builtinProcessor(bundle, opt.Scratch)
-	}
+	proc, checkpoint, err := openWords(j, vl.Kind, &opt.Options, opt.Path != nil, bundle, processor.Open, builtinProcessor)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -157,7 +138,8 @@ func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Proc
 const corpusSamples = 4000
 
 // builtinProcessor trains a small vocabulary on the texts of the data.
-func builtinProcessor(b *conversation.Bundle, sizes vl.ScratchOptions) (*processor.Processor, error) {
+func builtinProcessor(c *job.Config, b *conversation.Bundle) (*processor.Processor, error) {
+	sizes := vlOf(c).Scratch
 	var corpus []string
 	taught := b.Train
 	if b.Demos != nil {

@@ -101,9 +101,17 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	if err := j.LookAt(asked, e.Metric, "accuracy"); err != nil {
 		return err
 	}
-	if err := writeEvaluation(j, e, results); err != nil {
+	out, err := keep(j, e, nil)
+	if err != nil {
 		return err
 	}
+	if err := atomicfile.WriteJSON(filepath.Join(j.Dir, "results.json"), results); err != nil { // in the official format
+		return err
+	}
+	for _, row := range e.rows() {
+		stdout.Printf("%-34s %9d %10.2f\n", row.name, row.n, row.accuracy)
+	}
+	stdout.Printf("evaluation: %d questions → %s\n", e.Questions, out)
 	j.Evaluation = e
 	ids := list.Map(scored, func(s vqa.Result) int64 { return s.QuestionID })
 	scores := list.Map(ids, func(id int64) float64 { return e.ByQuestion[id] / 100 }) // for comparisons of runs question by question
@@ -318,27 +326,18 @@ func complete(opt EvaluateOptions, annotations []vqa.Annotation, results []vqa.R
 
 const unansweredQuestions = "annotated questions have no result"
 
-// writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
-func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
+// keep writes what an evaluation found to out, which is evaluate.out, else evaluate.json, and to report.md and report.html. inputs are
+// those of PrepareOut.
+func keep(j *job.Job, e judged, inputs map[string]*string) (out string, err error) {
 	j.Begun = true
-	out := option.Or(evaluateOf(j.Config).Out, filepath.Join(j.Dir, "evaluate.json"))
-	if err := PrepareOut("evaluate.out", out, nil); err != nil {
-		return err
+	out = option.Or(evaluateOf(j.Config).Out, filepath.Join(j.Dir, "evaluate.json"))
+	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
+		return "", err
 	}
 	if err := atomicfile.WriteJSON(out, e); err != nil {
-		return err
+		return "", err
 	}
-	if err := atomicfile.WriteJSON(filepath.Join(j.Dir, "results.json"), results); err != nil {
-		return err
-	}
-	if err := writeJudged(j.Dir, e); err != nil {
-		return err
-	}
-	for _, row := range e.rows() {
-		stdout.Printf("%-34s %9d %10.2f\n", row.name, row.n, row.accuracy)
-	}
-	stdout.Printf("evaluation: %d questions → %s\n", e.Questions, out)
-	return nil
+	return out, writeJudged(j.Dir, e)
 }
 
 type accuracyRow struct {

@@ -3,14 +3,11 @@ package tasks
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"fulcrum/experiments/job"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
-	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -85,28 +82,14 @@ func evaluateCaptions(j *job.Job) error {
 	if err := j.LookAt(asked, e.Metric, "cider"); err != nil {
 		return err
 	}
-	if err := e.write(j); err != nil {
-		return err
-	}
-	return j.RecordEvaluation(map[string]any{"cider": e.CIDEr},
-		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "cider", QueryIDs: scored, Scores: scores})
-}
-
-func (e *captionEvaluation) write(j *job.Job) error {
-	j.Begun, j.Evaluation = true, e
-	out := option.Or(evaluateOf(j.Config).Out, filepath.Join(j.Dir, "evaluate.json"))
-	inputs := map[string]*string{"evaluate.results": &e.Results, "evaluate.annotations": &e.Truth}
-	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
-		return err
-	}
-	if err := atomicfile.WriteJSON(out, e); err != nil {
-		return err
-	}
-	if err := writeJudged(j.Dir, e); err != nil {
+	j.Evaluation = e
+	out, err := keep(j, e, map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations})
+	if err != nil {
 		return err
 	}
 	stdout.Printf("CIDEr-D %.4f\nevaluation: %s → %s\n", e.CIDEr, page.Plural(e.Images, "image"), out)
-	return nil
+	return j.RecordEvaluation(map[string]any{"cider": e.CIDEr},
+		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "cider", QueryIDs: scored, Scores: scores})
 }
 
 func (e *captionEvaluation) markdown() string {

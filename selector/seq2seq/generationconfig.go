@@ -15,11 +15,9 @@ type GenerationConfig struct {
 	Start     int64   // the decoder's first input
 	Pad       int64   //
 	BOS       *int64  //
-	EOS       []int64 // any of these ends a completion
 	ForcedBOS []int64 // the first token is one of these, none = free
-	ForcedEOS []int64 // the last token, where the length limit is reached, is one of these, none = free
 
-	tokens.FolderSampling
+	tokens.Ending
 }
 
 // generationFile are the keys, in either file.
@@ -27,10 +25,10 @@ type generationFile struct {
 	Start     *int64          `json:"decoder_start_token_id"`
 	Pad       *int64          `json:"pad_token_id"`
 	BOS       *int64          `json:"bos_token_id"`
-	EOS       json.RawMessage `json:"eos_token_id"`
 	ForcedBOS json.RawMessage `json:"forced_bos_token_id"`
-	ForcedEOS json.RawMessage `json:"forced_eos_token_id"`
 	OldForced bool            `json:"force_bos_token_to_be_generated"` // BART before transformers 4.6
+
+	tokens.EndingKeys
 }
 
 // generationKeys reads what config.json says of generation, over the defaults of its kind.
@@ -82,21 +80,12 @@ func (g GenerationConfig) within(vocab int) error {
 
 // read takes over what was read from raw.
 func (f *generationFile) read(raw []byte) (g GenerationConfig, err error) {
-	if g.FolderSampling, err = tokens.ParseSampling(raw); err != nil {
-		return g, err
-	}
 	g.Start, g.Pad, g.BOS = *f.Start, *f.Pad, f.BOS
-	for _, list := range []struct {
-		key string
-		raw json.RawMessage
-		to  *[]int64
-	}{{"eos_token_id", f.EOS, &g.EOS}, {"forced_bos_token_id", f.ForcedBOS, &g.ForcedBOS},
-		{"forced_eos_token_id", f.ForcedEOS, &g.ForcedEOS}} {
-		if *list.to, err = tokens.ParseIDs(list.raw); err != nil {
-			return g, fmt.Errorf("%s: %w", list.key, err)
-		}
+	if g.ForcedBOS, err = tokens.ParseIDs(f.ForcedBOS); err != nil {
+		return g, fmt.Errorf("forced_bos_token_id: %w", err)
 	}
-	return g, nil
+	g.Ending, err = f.EndingKeys.Parse(raw)
+	return g, err
 }
 
 // Generation returns what the model's folder says of generation.

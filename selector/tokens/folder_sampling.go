@@ -25,6 +25,31 @@ type FolderSampling struct {
 	said    map[string]json.RawMessage
 }
 
+// Ending is what a folder's generation_config.json, or else its config.json, says of how completions are drawn and where they end.
+type Ending struct {
+	FolderSampling
+	EOS       []int64 // any of these ends a completion
+	ForcedEOS []int64 // the last token, where the length limit is reached, is one of these; none = free
+}
+
+// EndingKeys are the keys of Ending that hold token ids.
+type EndingKeys struct {
+	EOS       json.RawMessage `json:"eos_token_id"`
+	ForcedEOS json.RawMessage `json:"forced_eos_token_id"`
+}
+
+// Parse reads the ids, and of raw, the file that they are from, the keys of sampling.
+func (k EndingKeys) Parse(raw []byte) (e Ending, err error) {
+	if e.EOS, err = ParseIDs(k.EOS); err != nil {
+		return e, fmt.Errorf("eos_token_id: %w", err)
+	}
+	if e.ForcedEOS, err = ParseIDs(k.ForcedEOS); err != nil {
+		return e, fmt.Errorf("forced_eos_token_id: %w", err)
+	}
+	e.FolderSampling, err = ParseSampling(raw)
+	return e, err
+}
+
 // GenerationKeys lists the used, idle and refused keys of generation_config.json.
 func GenerationKeys(policy string) hffolder.Keys {
 	k := hffolder.Keys{

@@ -1,7 +1,6 @@
 package vl
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"fulcrum/internal/jsonwords"
@@ -213,32 +212,15 @@ func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
 }
 
 // GenerationConfig holds the keys of a folder's generation_config.json, or else of config.json; nil for a missing key.
-type GenerationConfig struct {
-	tokens.FolderSampling
-	EOS       []int64 // the ids that end a completion
-	ForcedEOS []int64 // the last token, where the length limit is reached, is one of these; none = free
-}
+type GenerationConfig = tokens.Ending
 
-// parseGeneration reads generation_config.json; raw may be nil.
+// parseGeneration reads either file.
 func parseGeneration(raw []byte) (g GenerationConfig, err error) {
-	if raw == nil {
-		return g, nil
-	}
-	var f struct {
-		EOS       json.RawMessage `json:"eos_token_id"`
-		ForcedEOS json.RawMessage `json:"forced_eos_token_id"`
-	}
-	if err := jsonwords.Unmarshal(raw, &f); err != nil {
+	var keys tokens.EndingKeys
+	if err := jsonwords.Unmarshal(raw, &keys); err != nil {
 		return g, err
 	}
-	if g.EOS, err = tokens.ParseIDs(f.EOS); err != nil {
-		return g, fmt.Errorf("eos_token_id: %w", err)
-	}
-	if g.ForcedEOS, err = tokens.ParseIDs(f.ForcedEOS); err != nil {
-		return g, fmt.Errorf("forced_eos_token_id: %w", err)
-	}
-	g.FolderSampling, err = tokens.ParseSampling(raw)
-	return g, err
+	return keys.Parse(raw)
 }
 
 // Generation returns what the model's folder says of generation.

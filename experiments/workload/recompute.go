@@ -29,23 +29,27 @@ func drawn(n, total int, seed int64, name string) []int {
 	return slices.Sorted(slices.Values(all[:min(n, total)]))
 }
 
+// sourcesOf returns the sources of a plan's phases that hold queries, each once.
+func sourcesOf[S interface {
+	comparable
+	selector.Source
+}](plan phases.Plan) (sources []S) {
+	for _, p := range plan.Phases {
+		if src, ok := p.Info().Source.(S); ok && src.Len() > 0 && !slices.Contains(sources, src) {
+			sources = append(sources, src)
+		}
+	}
+	return sources
+}
+
 // Recompute reads the sets that phases train on, and the validation queries.
 func (w *Pointer) Recompute(report *preflight.Report, plan phases.Plan, _ Effort) error {
 	data := w.PhasesData()
 	report.Saw("model", "parameters", "%d, all trained", w.policy.Params().Numel())
-	seen := map[selector.Source]bool{}
-	for _, p := range plan.Phases {
-		src, ok := p.Info().Source.(*pointer.Source)
-		if !ok || seen[src] || src.Len() == 0 {
-			continue
-		}
-		first := len(seen) == 0
-		if first {
-			w.inputs(report, src)
-		}
-		seen[src] = true
-		src = src.Uncontrolled()
-		if first {
+	for i, given := range sourcesOf[*pointer.Source](plan) {
+		src := given.Uncontrolled()
+		if i == 0 {
+			w.inputs(report, given)
 			report.Embeddings(w.similarity(src.Set()))
 			if err := alone(report, w.policy, src.Set(), w.job.Config.Seed); err != nil {
 				return err
@@ -136,18 +140,12 @@ func (w *textWorkload[P]) Recompute(report *preflight.Report, plan phases.Plan, 
 	scores := w.rewards != nil && c.Rewards.External.Weight == 0 && c.Rewards.Points.Weight == 0
 	few := min(e.Queries, 8)
 	w.weighed(report)
-	seen := map[selector.Source]bool{}
-	for _, p := range plan.Phases {
-		src, ok := p.Info().Source.(*prompts.Source[P])
-		if !ok || seen[src] || src.Len() == 0 {
-			continue
-		}
-		if len(seen) == 0 {
+	for i, src := range sourcesOf[*prompts.Source[P]](plan) {
+		if i == 0 {
 			if err := w.inputs(report, src, e.few()); err != nil {
 				return err
 			}
 		}
-		seen[src] = true
 		src = src.Uncontrolled()
 		t := w.truth(src, drawn(recomputed, src.Len(), c.Seed, src.Name()))
 		if err := report.Records(t); err != nil {

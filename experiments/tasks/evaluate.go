@@ -101,7 +101,7 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	if err := j.LookAt(asked, e.Metric, "accuracy"); err != nil {
 		return err
 	}
-	out, err := keep(j, e, nil)
+	out, err := keep(j, e)
 	if err != nil {
 		return err
 	}
@@ -326,12 +326,13 @@ func complete(opt EvaluateOptions, annotations []vqa.Annotation, results []vqa.R
 
 const unansweredQuestions = "annotated questions have no result"
 
-// keep writes what an evaluation found to out, which is evaluate.out, else evaluate.json, and to report.md and report.html. inputs are
-// those of PrepareOut.
-func keep(j *job.Job, e judged, inputs map[string]*string) (out string, err error) {
+// keep writes what an evaluation found to out, which is evaluate.out, else evaluate.json, and to report.md and report.html.
+func keep(j *job.Job, e judged) (out string, err error) {
 	j.Begun = true
-	out = option.Or(evaluateOf(j.Config).Out, filepath.Join(j.Dir, "evaluate.json"))
-	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
+	opt := evaluateOf(j.Config)
+	out = option.Or(opt.Out, filepath.Join(j.Dir, "evaluate.json"))
+	if err := PrepareOut("evaluate.out", out, map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations,
+		"evaluate.questions": opt.Questions}); err != nil {
 		return "", err
 	}
 	if err := atomicfile.WriteJSON(out, e); err != nil {

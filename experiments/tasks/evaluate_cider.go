@@ -83,7 +83,7 @@ func evaluateCaptions(j *job.Job) error {
 		return err
 	}
 	j.Evaluation = e
-	out, err := keep(j, e, map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations})
+	out, err := keep(j, e)
 	if err != nil {
 		return err
 	}

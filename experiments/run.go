@@ -160,11 +160,13 @@ func (a App) lead(ctx context.Context, r *run, dir, made string) error {
 	if err := clean(); err != nil {
 		return err
 	}
-	end := func(bool) {}
+	refused := true // as long as the task has not begun
 	if again {
-		if end, err = f.Reuse(); err != nil {
+		end, err := f.Reuse()
+		if err != nil {
 			return err
 		}
+		defer func() { end(refused) }()
 	}
 	h, err := c.Hydra()
 	if err != nil {
@@ -178,9 +180,7 @@ func (a App) lead(ctx context.Context, r *run, dir, made string) error {
 		return err
 	}
 	err = execute(ctx, r, f)
-	refused := r.refused(err)
-	end(refused)
-	if refused && !again { // the corrected command may have the folder
+	if refused = r.refused(err); refused && !again { // the corrected command may have the folder
 		f.Forget(before, made)
 	}
 	return err

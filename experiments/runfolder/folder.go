@@ -252,8 +252,13 @@ func cleanBelow(dir string) error {
 // Reuse takes what an earlier run of the same kind recorded out of the way, until end removes it, or puts it back.
 func (f *Folder) Reuse() (end func(back bool), err error) {
 	aside, remove, err := interrupt.Folder(f.Dir, ".before.tmp*")
+	log := filepath.Join(f.Dir, record.RunLogFile) // goes on
+	logged, _ := os.Stat(log)
 	end = func(back bool) {
 		defer remove()
+		if back && logged != nil {
+			os.Truncate(log, logged.Size())
+		}
 		entries, _ := os.ReadDir(aside)
 		for _, entry := range entries {
 			if at := filepath.Join(f.Dir, entry.Name()); back && os.RemoveAll(at) == nil {

@@ -81,6 +81,7 @@ func TestResolvedNumbers(t *testing.T) {
 			Up bool    `koanf:"up"`
 		} `koanf:"a"`
 		B    any            `koanf:"b"`
+		Pair []float64      `koanf:"pair"`
 		Vars map[string]any `koanf:"vars"`
 	}
 	schema, err := configs.SchemaOf(&options, nil)
@@ -105,14 +106,14 @@ func TestResolvedNumbers(t *testing.T) {
 		return f.Dir
 	}
 	dir := snapshot("seed: ${oc.env:FULCRUM_TEST_SEED}\nname: ${oc.env:FULCRUM_TEST_NAME}\n" +
-		"a: {lr: '${vars.lr}', up: true}\nb: ${a}\nvars: {lr: 0.5}\n")
+		"a: {lr: '${vars.lr}', up: true}\nb: ${a}\npair: ['${vars.lr}', 2]\nvars: {lr: 0.5}\n")
 	t.Setenv("FULCRUM_TEST_SEED", "8")
 	flat, err := record.Settings(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]string{"seed": "7", "name": "${oc.env:FULCRUM_TEST_NAME}", "a.lr": "0.5", "a.up": "true", "b.lr": "0.5", "b.up": "true",
-		"vars.lr": "0.5"}
+		"vars.lr": "0.5", "pair": "[0.5, 2]"}
 	if !maps.Equal(flat, want) {
 		t.Errorf("%v, want %v", flat, want)
 	}

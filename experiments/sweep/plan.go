@@ -123,11 +123,8 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 			return nil, configuration(err)
 		}
 	}
-	if p.search == nil {
-		err = sweeper.RefuseIdle(p.sweeper, req.Overrides)
-	}
 	p.goals.Optional = p.search == nil
-	return p, err
+	return p, nil
 }
 
 // configuration makes an error one of usage, unless it is one of configuration already.

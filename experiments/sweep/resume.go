@@ -82,6 +82,9 @@ func Resume(ctx context.Context, runs Runs, dir string, r Resumption) error {
 	if err != nil {
 		return err
 	}
+	if err := p.refuseIdle(r.Overrides); err != nil {
+		return err
+	}
 	jobs, err := l.Jobs()
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 )
 
 // look makes sure that the files that a run reads while it trains are what they were, and returns their names and digests: embedding
-// tables, weights of models, programs that give rewards. was is what the last look returned.
+// tables, weights of models, scripts that give rewards. was is what the last look returned.
 func look(j *job.Job, was []string) ([]string, error) {
 	notes, err := tensorfile.Look()
 	for _, note := range notes {
@@ -24,12 +24,12 @@ func look(j *job.Job, was []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	programs, err := programs(j)
+	scripts, err := rewardScripts(j)
 	if err != nil {
 		return nil, err
 	}
-	names := list.Map(append(tensorfile.Inputs(), programs...), inputLine)
-	for _, i := range programs { // one that is kept running has not read it
+	names := list.Map(append(tensorfile.Inputs(), scripts...), inputLine)
+	for _, i := range scripts { // one that is kept running has not read it
 		if known(was, i) && !slices.Contains(was, inputLine(i)) {
 			j.Log.Warnf("%s has changed since this run read it first: rewards may be of the one or the other from here on", i.Path)
 		}
@@ -39,9 +39,9 @@ func look(j *job.Job, was []string) ([]string, error) {
 	return slices.Compact(names), nil
 }
 
-// programs are the files that give rewards, with what they hold now.
-func programs(j *job.Job) (all []tensorfile.Input, err error) {
-	for _, path := range j.Config.Rewards.Programs() {
+// rewardScripts are the files that give rewards, with what they hold now.
+func rewardScripts(j *job.Job) (all []tensorfile.Input, err error) {
+	for _, path := range j.Config.Rewards.Scripts() {
 		sum, _, err := digest.File(path)
 		if err != nil {
 			return nil, err
@@ -73,8 +73,8 @@ func inputLine(i tensorfile.Input) string { return i.Name() + " " + i.Digest }
 
 // sameInputs refuses a resume where such a file is not what the saved state has learned from.
 func sameInputs(j *job.Job, saved []string) error {
-	programs, err := programs(j)
-	for _, i := range append(tensorfile.Inputs(), programs...) {
+	scripts, err := rewardScripts(j)
+	for _, i := range append(tensorfile.Inputs(), scripts...) {
 		if known(saved, i) && !slices.Contains(saved, inputLine(i)) {
 			return usage.Errorf("%s: its content is not what the saved state has learned from: put the file back, or start anew elsewhere: %s",
 				i.Path, program.OnFolder("--rerun", j.Dir))

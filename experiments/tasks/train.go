@@ -189,15 +189,19 @@ func planned(j *job.Job, w job.Workload) (phases.Plan, error) {
 		}
 	}
 	j.Data = w.Summary() // with what the phases leave out
-	programs, err := programs(j)
+	scripts, err := rewardScripts(j)
 	if err != nil {
 		return plan, err
 	}
-	for _, i := range programs {
-		if j.Data.Programs == nil {
-			j.Data.Programs = map[string]string{}
+	for _, i := range scripts {
+		if j.Data.Scripts == nil {
+			j.Data.Scripts = map[string]string{}
 		}
-		j.Data.Programs[i.Name()] = i.Digest
+		name := i.Name()
+		if j.Data.Scripts[name] != "" {
+			name = i.Path
+		}
+		j.Data.Scripts[name] = i.Digest
 	}
 	workload.TellSkipped(j)
 	return plan, nil

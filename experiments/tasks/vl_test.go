@@ -294,8 +294,11 @@ func TestLoRAOnAFolderTrainsAndExports(t *testing.T) {
 	if trained.Sum < untrained.Sum+1 {
 		t.Errorf("log-probability %v of the target after training on it, %v before", trained.Sum, untrained.Sum)
 	}
-	refused(t, run(t, model(root, "tiny_tied", "exp=qwen2_5_vl_actions", "data.conversations.train="+data, "init.checkpoint="+last,
-		"vl.lora.rank=16", "hydra.run.dir="+folder(t))...), 2, "vl.lora.rank=16 contradicts ", "which was trained with 8")
+	for typed, want := range map[string]string{"vl.lora.rank=16": "trained with 8",
+		"vl.lora.target_modules=[q_proj]": "[k_proj o_proj q_proj v_proj]"} {
+		refused(t, run(t, model(root, "tiny_tied", "exp=qwen2_5_vl_actions", "data.conversations.train="+data, "init.checkpoint="+last,
+			typed, "hydra.run.dir="+folder(t))...), 2, typed+" contradicts ", want)
+	}
 	hf, peft := filepath.Join(t.TempDir(), "hf"), filepath.Join(t.TempDir(), "peft")
 	mustRun(t, "checkpoint", "export", last, "--format", "hf", "--out", hf)
 	mustRun(t, "checkpoint", "export", last, "--format", "peft", "--out", peft)

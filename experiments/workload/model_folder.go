@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/interrupt"
+	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
@@ -116,24 +118,30 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	return model.Params().Numel(), atomicfile.SyncDir(filepath.Dir(out))
 }
 
-// contradicts refuses adapters that are asked for beside other ones of init.checkpoint, which decide. An arm of a study that starts from
-// another's checkpoint has the adapter that its run began with.
+// contradicts refuses settings of adapters, typed or not the default, that init.checkpoint, which decides, does not have. An adapter beside
+// it is only warned of: an arm of a study that starts from another's checkpoint has the key from the arms' configuration.
 func contradicts(j *job.Job, section, checkpoint string, o tokens.Options, has *lora.Config) error {
 	if o.Adapter != nil {
 		j.Log.Warnf("%s.adapter=%s has no effect: the adapters are those of init.checkpoint=%s", section, *o.Adapter, checkpoint)
 	}
-	if has == nil {
-		return nil
-	}
-	own, asked := lora.DefaultOptions(), o.LoRA
+	sorted := func(names []string) string { return fmt.Sprint(slices.Sorted(slices.Values(names))) }
+	own, asked, here := lora.DefaultOptions(), o.LoRA, option.Or(has, lora.Config{})
 	for _, key := range []struct {
 		name             string
 		asked, own, here any
 	}{
-		{"rank", asked.Rank, own.Rank, has.Rank}, {"alpha", asked.Alpha, own.Alpha, has.Alpha}, {"rslora", asked.RSLoRA, own.RSLoRA, has.RSLoRA},
+		{"rank", asked.Rank, own.Rank, here.Rank}, {"alpha", asked.Alpha, own.Alpha, here.Alpha},
+		{"rslora", asked.RSLoRA, own.RSLoRA, here.RSLoRA},
+		{"target_modules", sorted(asked.TargetModules), sorted(own.TargetModules), sorted(here.Targets)},
 	} {
-		if key.asked != key.own && key.asked != key.here {
-			return usage.Errorf("%s.lora.%s=%v contradicts %s, which was trained with %v", section, key.name, key.asked, checkpoint, key.here)
+		name := section + ".lora." + key.name
+		typed := slices.ContainsFunc(j.Overrides, func(text string) bool { return strings.HasPrefix(strings.TrimLeft(text, "+"), name+"=") })
+		switch {
+		case has == nil && typed:
+			j.Log.Warnf("%s has no effect: %s was trained without adapters", name, checkpoint)
+		case has == nil, !typed && key.asked == key.own, key.asked == key.here, key.name == "target_modules" && has.Targets == nil:
+		default:
+			return usage.Errorf("%s=%v contradicts %s, which was trained with %v", name, key.asked, checkpoint, key.here)
 		}
 	}
 	return nil

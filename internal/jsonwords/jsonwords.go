@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -82,8 +83,9 @@ func worded(err error, v any) error {
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		text := strings.TrimPrefix(syntax.Error(), "json: ")
-		switch before, _ := strings.CutSuffix(text, " looking for beginning of value"); before {
-		case "invalid character 'N'", "invalid character 'I'", "invalid character 'I' in numeric literal": // Python writes them
+		before, _ := strings.CutSuffix(text, " looking for beginning of value")
+		if syntax.Offset > 1 && slices.Contains([]string{"invalid character 'N'", "invalid character 'I'",
+			"invalid character 'I' in numeric literal"}, before) { // Python writes them; at its begin it is a text that is no JSON
 			text = "JSON has no NaN, Infinity or None: want a number or null"
 		}
 		return fmt.Errorf("byte %d: %s", syntax.Offset, text)

@@ -91,7 +91,7 @@ func rewardTerms(r *record.Run) map[string]string {
 		}
 	}
 	if r.Summary != nil {
-		for name, digest := range r.Summary.Data.Programs {
+		for name, digest := range r.Summary.Data.Scripts {
 			out["external: the content of "+name] = digest
 		}
 	}

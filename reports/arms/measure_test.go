@@ -27,7 +27,7 @@ func TestOtherRewards(t *testing.T) {
 	}
 	program := func(digest string) *record.Run {
 		r := run("rewards: {external: {weight: 1.0, command: [python3, judge.py]}}", nil, nil)
-		r.Summary = &record.Summary{Data: record.DataSummary{Programs: map[string]string{"judge.py": digest}}}
+		r.Summary = &record.Summary{Data: record.DataSummary{Scripts: map[string]string{"judge.py": digest}}}
 		return r
 	}
 	recorded := run("seed: 1", []float64{.1, .2, .3}, []float64{.5, .5, .5})

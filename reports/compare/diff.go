@@ -268,7 +268,7 @@ func (d *Diff) results(a, b DiffSide) {
 // dataFacts are what a run recorded of its data.
 func dataFacts(s *record.Summary) map[string]string {
 	facts := map[string]string{"fingerprint": s.Data.Fingerprint}
-	for name, digest := range s.Data.Programs {
+	for name, digest := range s.Data.Scripts {
 		facts["rewards."+name] = digest
 	}
 	for name, n := range s.Data.Counts {

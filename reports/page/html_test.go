@@ -66,7 +66,7 @@ func TestPlainReadsAsItIs(t *testing.T) {
 		}
 	}
 	// None begins anything but a paragraph.
-	for _, text := range []string{"~~~", "- x", "+ x", "1. x", "20) x", "> q", "-- ---", "-0.5", "1.5 x"} {
+	for _, text := range []string{"~~~", "- x", "+ x", "1. x", "20) x", "> q", "-- ---", "---", "-", "+", "1.", "-0.5", "1.5 x"} {
 		want := "<p>" + strings.ReplaceAll(text, ">", "&gt;") + "</p>\n<p>b</p>\n"
 		if got := Fragment(Plain(text) + "\n\nb\n"); got != want {
 			t.Errorf("%q is written %q and shown %q", text, Plain(text), got)

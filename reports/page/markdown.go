@@ -114,7 +114,7 @@ func Plain(s string) string {
 }
 
 // blocks is what begins a fence, a quote, a list or a rule (CommonMark 4 and 5); other such marks are escaped wherever they stand.
-var blocks = regexp.MustCompile(`^(~~~|>|[-+]+ |\d{1,9}[.)] )`)
+var blocks = regexp.MustCompile(`^(~~~|>|([-+]+|\d{1,9}[.)])( |$))`)
 
 // closed is a bracket that opens no link: it ends in the same text, and nothing follows that a destination begins with (CommonMark 6.3).
 var closed = regexp.MustCompile(`^\[[^\][]*\]([^(\[:]|$)`)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,18 +34,25 @@ const ResolvedFile = ".hydra/resolved.yaml"
 
 // Resolved returns what ResolvedFile is to hold, from a configuration as it was composed and with its values; nil for nothing.
 func Resolved(composed, values any) any {
-	text, _ := composed.(string)
-	link := strings.Contains(text, "${")
+	link := strings.Contains(fmt.Sprint(composed), "${")
 	section, is := values.(map[string]any)
 	if !is {
-		switch values.(type) {
-		case int, float64, bool:
-			if link {
-				return values
-			}
+		of, list := values.([]any)
+		if !list {
+			of = []any{values}
 		}
-		return nil
+		if !link || slices.ContainsFunc(of, func(x any) bool {
+			switch x.(type) {
+			case int, float64, bool:
+				return false
+			}
+			return true
+		}) {
+			return nil
+		}
+		return values
 	}
+	_, link = composed.(string) // of the whole section
 	below, _ := composed.(map[string]any)
 	out := map[string]any{}
 	for key, value := range section {

@@ -151,7 +151,7 @@ type DataSummary struct {
 	Synthetic   bool              `json:"synthetic"`
 	Notice      string            `json:"notice"` // one plain sentence
 	Fingerprint string            `json:"fingerprint"`
-	Programs    map[string]string `json:"programs,omitempty"`     // that give rewards: digests by name
+	Scripts     map[string]string `json:"scripts,omitempty"`      // that give rewards: digests by name
 	Counts      map[string]int    `json:"counts"`                 // queries and candidates of each split
 	Skipped     map[string]int    `json:"skipped"`                // left-out records by reason
 	SkippedAt   map[string]string `json:"skipped_at,omitempty"`   // by reason: where they stand, or the first of them

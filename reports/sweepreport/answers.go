@@ -188,9 +188,9 @@ func (a *answer) Title() string {
 	return text
 }
 
-// within says whether a difference is settled as smaller than what is worth having.
+// within says whether the difference by the planned measure, whose effect is asked for, is settled as smaller than what is worth having.
 func (a *answer) within(c *arms.ArmComparison) bool {
-	return a.effect > 0 && c.Changed > 0 && c.Within(a.effect)
+	return c == a.c && a.effect > 0 && c.Changed > 0 && c.Within(a.effect)
 }
 
 // word is cell without the mark of rough intervals.
@@ -203,12 +203,11 @@ func (a *answer) cell(c *arms.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
-	_, _, _, verdict := c.Cells()
-	word := "open"
-	if a.within(c) {
-		word = fmt.Sprintf("smaller than %g", a.effect)
+	if a.within(c) && c.Verdict == stats.NotSeparable {
+		return fmt.Sprintf("smaller than %g", a.effect)
 	}
-	return strings.Replace(verdict, string(stats.NotSeparable), word, 1)
+	_, _, _, verdict := c.Cells()
+	return strings.Replace(verdict, string(stats.NotSeparable), "open", 1)
 }
 
 func (v *View) writeAnswers(d *page.Document) {
@@ -314,7 +313,7 @@ func (v *View) writeOthers(d *page.Document) {
 		row := []string{fmt.Sprint(i + 1), a.Title(), a.other(a.c)}
 		for k, o := range a.others {
 			row = append(row, a.other(o))
-			if a.c != nil && o != nil && (o.Verdict != a.c.Verdict || a.within(o) != a.within(a.c)) {
+			if a.c != nil && o != nil && o.Verdict != a.c.Verdict {
 				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, a.word(o), a.word(a.c)))
 			}
 		}

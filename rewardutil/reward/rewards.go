@@ -137,15 +137,15 @@ type Term struct {
 	Reward Reward
 }
 
-// Programs are the files that the commands of terms name which are on.
-func (o Options) Programs() (files []string) {
-	if o.External.Weight > 0 {
-		files = o.External.Files()
+// Scripts are those of the commands of terms that are on.
+func (o Options) Scripts() (scripts []string) {
+	if script := o.External.Script(); o.External.Weight > 0 && script != "" {
+		scripts = append(scripts, script)
 	}
-	if o.Points.Weight > 0 {
-		files = append(files, o.Points.Segmenter.Files()...)
+	if script := o.Points.Segmenter.Script(); o.Points.Weight > 0 && script != "" {
+		scripts = append(scripts, script)
 	}
-	return files
+	return scripts
 }
 
 func (o Options) Any() bool { return len(o.terms()) > 0 }

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -89,12 +90,15 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Files are those that the command names, itself or as arguments. What they hold decides the scores.
-func (o Options) Files() []string {
-	return list.Filter(o.Command, func(arg string) bool {
-		info, err := os.Stat(arg)
-		return err == nil && info.Mode().IsRegular()
-	})
+// Script is the file that says what the command does: its first argument that is a file, else the program, where that is given as a path;
+// "" for neither. Further arguments may be what it writes.
+func (o Options) Script() string {
+	for _, name := range append(slices.Clone(o.Command[min(1, len(o.Command)):]), o.Command[:min(1, len(o.Command))]...) {
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
+			return name
+		}
+	}
+	return ""
 }
 
 // Scorer sends items to the user's program and remembers the scores. Safe for concurrent use.

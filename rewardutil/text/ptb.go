@@ -19,9 +19,9 @@ var ptbPatterns = sync.OnceValue(func() *regexp.Regexp {
 		`(?:\p{L}\.)(?:\p{L}\.)+`,                      // u.s.
 		`(?:` + abbreviations + `)\.`,
 		`<[a-z/][^<>\s]*>`, `'n'`, `y'`, `[!?]{2,}`, `'(?:em|tis|twas|til|cause|n)\b`, `'\d\ds?\b`,
-		`[\p{L}\p{M}\p{N}_]+(?:-[\p{L}\p{M}\p{N}_]+)*(?:/[\p{L}\p{N}]+(?:-\p{L}+)*){1,2}`, // red/white
+		`[\p{L}\p{M}\p{N}_]+(?:-[\p{L}\p{M}\p{N}_]+)*(?:/[\p{L}\p{M}\p{N}]+(?:-[\p{L}\p{M}]+)*){1,2}`, // red/white
 		`[\p{L}\p{M}\p{N}_]*(?:[-&]?[\p{L}\p{M}\p{N}_]+)+n't\b`,
-		`(?:o|d|l|c)'\p{L}[\p{L}\p{N}-]*`,
+		`(?:o|d|l|c)'\p{L}[\p{L}\p{M}\p{N}-]*`,
 		`[\p{L}\p{M}\p{N}_]+(?:[-&.][\p{L}\p{M}\p{N}_]+)*`, // words and compounds, a.b too
 		`--+`, `'(?:s|m|d|re|ve|ll)\b`, `''`, "``",
 		`(?s).`,

@@ -108,6 +108,7 @@ type sweepAnswer struct {
 	Pruner     string             `json:"pruner"`
 	Study      bool               `json:"study"`
 	Objectives []sweeps.Objective `json:"objectives"`
+	Mixed      bool               `json:"mixed,omitempty"` // each job by one of them: none is the best
 	Dimensions []sweeps.Dimension `json:"dimensions"`
 	Jobs       []sweepJob         `json:"jobs"`
 }
@@ -138,7 +139,7 @@ func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
 	}
 	s.Running, s.Left = b.opt.Locked(s.dir), leftOf(jobs)
 	a := &sweepAnswer{Sweep: s, Dir: s.dir, Command: opt.Command, Launcher: opt.Launcher, Pruner: opt.Pruner, Study: opt.Study != nil,
-		Objectives: append([]sweeps.Objective{}, opt.Objectives...),
+		Objectives: append([]sweeps.Objective{}, opt.Objectives...), Mixed: opt.Mixed,
 		Dimensions: append([]sweeps.Dimension{}, sweeps.Swept(jobs, opt.Dimensions)...), Jobs: []sweepJob{}}
 	for _, j := range jobs {
 		one := sweepJob{Job: j, Objectives: j.Objectives, Infeasible: sweeps.Violates(j)}

@@ -67,7 +67,7 @@ export class Parallel {
     if (this.axes.length < 2 || this.jobs.length < 2) return;
     const gap = Math.min(Math.max((innerWidth - 200) / (this.axes.length - 1), 130), 260), width = AREA.left + gap * (this.axes.length - 1) + 80;
     const x = (k) => AREA.left + gap * k, y = (u) => AREA.top + AREA.height * (1 - u);
-    const good = (i) => { const u = objective?.at(i) ?? 0; return minimize ? 1 - u : u; };
+    const good = (i) => { if (sweep.mixed) return 0.5; const u = objective?.at(i) ?? 0; return minimize ? 1 - u : u; };
     const order = this.jobs.map((j, i) => i).sort((a, b) => good(a) - good(b)); // the best on top
     this.lines = new Map();
     const lines = s("g", {}, order.map((i) => {

@@ -93,6 +93,7 @@ export class SweepView {
   }
 
   better(a, b) {
+    if (this.sweep.mixed) return 0;
     const x = a.objectives?.[0] ?? null, y = b.objectives?.[0] ?? null;
     if (x == null || y == null) return (x == null) - (y == null);
     return this.sweep.objectives[0]?.minimize ? x - y : y - x;
@@ -144,7 +145,7 @@ export class SweepView {
     let best = null;
     const line = jobs.map((j) => best = j.infeasible ? best : best == null ? j.objectives[0] : minimize ? Math.min(best, j.objectives[0]) : Math.max(best, j.objectives[0]));
     this.chart.show([{ label: w.objectives[0].name, colour: colour(0), x: jobs.map((j) => j.number), y: jobs.map((j) => j.objectives[0]), dots: true, apart: true },
-      ...(w.sweep.seeds ? [] : [{ label: "best so far", colour: colour(1), x: jobs.map((j) => j.number), y: line }])], { smooth: 0 }); // of seeds none is the best
+      ...(w.sweep.seeds || w.mixed ? [] : [{ label: "best so far", colour: colour(1), x: jobs.map((j) => j.number), y: line }])], { smooth: 0 }); // of seeds, and of jobs with metrics of their own, none is the best
   }
 
   jobs() {

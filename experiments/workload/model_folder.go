@@ -139,7 +139,8 @@ func contradicts(j *job.Job, section, checkpoint string, o tokens.Options, has *
 		switch {
 		case has == nil && typed:
 			j.Log.Warnf("%s has no effect: %s was trained without adapters", name, checkpoint)
-		case has == nil, !typed && key.asked == key.own, key.asked == key.here, key.name == "target_modules" && has.Targets == nil:
+		case has == nil, !typed && key.asked == key.own, key.asked == key.here:
+		case key.name == "target_modules" && (has.Targets == nil || len(asked.TargetModules) == 0): // a pattern; those of the model's class
 		default:
 			return usage.Errorf("%s=%v contradicts %s, which was trained with %v", name, key.asked, checkpoint, key.here)
 		}

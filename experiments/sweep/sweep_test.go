@@ -294,7 +294,7 @@ func TestSweepOnFailure(t *testing.T) {
 		r := run(t, args(dir, missing, "hydra.sweeper.on_failure=stop")...)
 		got := jobs(t, dir)
 		if r.Code != 1 || got[0].State != "failed" || got[1].State != "queued" || !strings.Contains(r.Stderr, "on_failure=stop") ||
-			strings.Contains(r.Stdout, "interrupted") {
+			strings.Contains(r.Stdout, "interrupted") && !strings.Contains(r.Stdout, "#1    started") { // on a busy machine it may have
 			t.Errorf("exit code %d: %+v\n%s%s", r.Code, got, r.Stdout, r.Stderr)
 		}
 		write(t, missing, read(t, good))

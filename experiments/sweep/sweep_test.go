@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/testkit/runtest"
 	"fulcrum/reports/record"
 )
 
@@ -524,13 +525,14 @@ func TestSweepResultsGone(t *testing.T) {
 	if s := mustRun(t, "status", dir).Stdout; !strings.Contains(s, "job 1 lost") {
 		t.Errorf("status:\n%s", s)
 	}
-	mustRun(t, "report", dir)
-	text, err := os.ReadFile(filepath.Join(dir, "report.md"))
-	if err != nil || !strings.Contains(string(text), "1 done, 1 lost.") {
-		t.Errorf("report.md: %v\n%s", err, text)
-	}
-	if r := run(t, "verify", dir); r.Code != 1 || !strings.Contains(r.Stdout, "job 1: state") || strings.Contains(r.Stdout, "report.md") {
-		t.Errorf("verify: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	if !runtest.Core {
+		mustRun(t, "report", dir)
+		if text := read(t, filepath.Join(dir, "report.md")); !strings.Contains(text, "1 done, 1 lost.") {
+			t.Errorf("report.md:\n%s", text)
+		}
+		if r := run(t, "verify", dir); r.Code != 1 || !strings.Contains(r.Stdout, "job 1: state") || strings.Contains(r.Stdout, "report.md") {
+			t.Errorf("verify: exit code %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+		}
 	}
 	mustRun(t, "resume", dir)
 	doneOnce(t, dir, 2)

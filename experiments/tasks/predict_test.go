@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/testkit/runtest"
 )
 
 // prediction is a line of predictions.jsonl.
@@ -170,7 +172,9 @@ func TestPredict(t *testing.T) {
 		refused(t, run(t, append(args, "predict.beam_size=0")...), 2, "predict.beam_size")
 		refused(t, run(t, append(args, "init.checkpoint=missing")...), 1, "missing")
 		refused(t, run(t, append(args, "hydra.output_subdir=checkpoints")...), 2, "hydra.output_subdir=checkpoints")
-		mustRun(t, "verify", dir)
+		if !runtest.Core {
+			mustRun(t, "verify", dir)
+		}
 		if now := record(); now != was {
 			t.Errorf("a command that was refused has changed the folder:\n%s\nbefore:\n%s", now, was)
 		}

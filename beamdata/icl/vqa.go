@@ -2,7 +2,6 @@ package icl
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -253,7 +252,11 @@ func eachOf(path, key string, visit func(raw []byte, line func() int) error) err
 			if len(raw) < 2 || raw[0] != '{' {
 				return where(fmt.Errorf("%s: got %.20s, want an object", key, raw))
 			}
-			if err := cmp.Or(jsonwords.CheckUnicode(raw), visit(raw, line)); err != nil {
+			err := jsonwords.CheckUnicode(raw)
+			if err == nil {
+				err = visit(raw, line)
+			}
+			if err != nil {
 				return where(err)
 			}
 		}

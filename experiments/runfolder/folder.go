@@ -249,6 +249,12 @@ func cleanBelow(dir string) error {
 	})
 }
 
+// recorded are the files in which a run says what it was and did.
+func recorded() []string {
+	return []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl", "summary.json", "manifest.json",
+		record.LooksFile, "report.md", "report.html"}
+}
+
 // Reuse takes what an earlier run of the same kind recorded out of the way, until end removes it, or puts it back.
 func (f *Folder) Reuse() (end func(back bool), err error) {
 	aside, remove, err := interrupt.Folder(f.Dir, ".before.tmp*")
@@ -266,8 +272,7 @@ func (f *Folder) Reuse() (end func(back bool), err error) {
 			}
 		}
 	}
-	for _, name := range []string{".hydra", "summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl",
-		"system.jsonl", "report.md", "report.html", record.LooksFile} { // the new run is a look of its own
+	for _, name := range recorded() {
 		if err == nil {
 			err = os.Rename(filepath.Join(f.Dir, name), filepath.Join(aside, name))
 		}
@@ -300,9 +305,8 @@ func FirstMissing(dir string) string {
 // Forget removes all that this process wrote beside the files that were there before: nothing was run. The folders
 // from made ("": none) to this one go too where they are empty.
 func (f *Folder) Forget(before map[string]bool, made string) {
-	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl", "summary.json",
-		"manifest.json", record.LooksFile, "report.md", "report.html", "run.log", "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder,
-		"events.out.tfevents.*", lockFile} {
+	for _, pattern := range append(recorded(), "run.log", "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder,
+		"events.out.tfevents.*", lockFile) {
 		old, _ := regular.Glob(f.Dir, pattern)
 		for _, path := range old {
 			if !before[filepath.Base(path)] {

@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/jsonwords"
@@ -82,7 +83,7 @@ func Resume(ctx context.Context, runs Runs, dir string, r Resumption) error {
 	if err != nil {
 		return err
 	}
-	if err := p.refuseIdle(r.Overrides); err != nil {
+	if err := sweeper.RefuseIdle(p.sweeper, r.Overrides); err != nil {
 		return err
 	}
 	jobs, err := l.Jobs()

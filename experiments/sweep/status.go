@@ -78,9 +78,8 @@ func goalsOf(s ledger.Sweep) sweeper.Goals {
 			return sweeper.Objective{Name: o.Name, Goal: map[bool]sweeper.Goal{true: sweeper.Minimize, false: sweeper.Maximize}[o.Minimize]}
 		})
 	}
-	if told, err := (sweeper.Options{Constraints: s.Constraints}).Goals(); err == nil {
-		goals.Constraints = told.Constraints
-	}
+	told, _ := sweeper.Options{Constraints: s.Constraints}.Goals() // checked when the sweep began
+	goals.Constraints = told.Constraints
 	return goals
 }
 

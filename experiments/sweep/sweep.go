@@ -72,7 +72,7 @@ func start(ctx context.Context, runs Runs, req configs.Request, asked *ledger.Sw
 	if err != nil {
 		return "", err
 	}
-	if err := cmp.Or(p.refuseIdle(req.Overrides), p.unused()); err != nil {
+	if err := cmp.Or(sweeper.RefuseIdle(p.sweeper, req.Overrides), p.unused()); err != nil {
 		return "", err
 	}
 	jobs, err := p.jobs()
@@ -101,14 +101,6 @@ func start(ctx context.Context, runs Runs, req configs.Request, asked *ledger.Sw
 		return "", err
 	}
 	return p.dir, p.begin(ctx, f, jobs, asked, detached)
-}
-
-// refuseIdle refuses overrides that the sweep's sweeper passes over.
-func (p *plan) refuseIdle(overrides []string) error {
-	if p.search != nil {
-		return nil
-	}
-	return sweeper.RefuseIdle(p.sweeper, overrides)
 }
 
 // begin writes what a sweep consists of into its folder, and hands over to the controller, but for a sweep that grows: it waits for Resume.

@@ -30,10 +30,11 @@ func look(j *job.Job, was []string) ([]string, error) {
 	}
 	names := list.Map(append(tensorfile.Inputs(), scripts...), inputLine)
 	for _, i := range scripts { // one that is kept running has not read it
-		if known(was, i) && !slices.Contains(was, inputLine(i)) {
+		before := linesOf(i, was)
+		if len(before) > 0 && !slices.Contains(before, inputLine(i)) {
 			j.Log.Warnf("%s has changed since this run read it first: rewards may be of the one or the other from here on", i.Path)
 		}
-		names = append(names, list.Filter(was, func(line string) bool { return strings.HasPrefix(line, i.Name()+" ") })...)
+		names = append(names, before...)
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
@@ -51,9 +52,9 @@ func rewardScripts(j *job.Job) (all []tensorfile.Input, err error) {
 	return all, nil
 }
 
-// known reports whether a list has some digest of a file.
-func known(lines []string, i tensorfile.Input) bool {
-	return slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, i.Name()+" ") })
+// linesOf returns those of the lines that are of a file, whatever it held.
+func linesOf(i tensorfile.Input, lines []string) []string {
+	return list.Filter(lines, func(line string) bool { return strings.HasPrefix(line, i.Name()+" ") })
 }
 
 // Unchanged returns err, of a task, or the better reason that a mapped file has changed under it.
@@ -75,7 +76,7 @@ func inputLine(i tensorfile.Input) string { return i.Name() + " " + i.Digest }
 func sameInputs(j *job.Job, saved []string) error {
 	scripts, err := rewardScripts(j)
 	for _, i := range append(tensorfile.Inputs(), scripts...) {
-		if known(saved, i) && !slices.Contains(saved, inputLine(i)) {
+		if was := linesOf(i, saved); len(was) > 0 && !slices.Contains(was, inputLine(i)) {
 			return usage.Errorf("%s: its content is not what the saved state has learned from: put the file back, or start anew elsewhere: %s",
 				i.Path, program.OnFolder("--rerun", j.Dir))
 		}

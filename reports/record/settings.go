@@ -34,40 +34,38 @@ const ResolvedFile = ".hydra/resolved.yaml"
 
 // Resolved returns what ResolvedFile is to hold, from a configuration as it was composed and with its values; nil for nothing.
 func Resolved(composed, values any) any {
-	link := strings.Contains(fmt.Sprint(composed), "${")
-	section, is := values.(map[string]any)
-	if !is {
-		of, list := values.([]any)
-		if !list {
-			of = []any{values}
-		}
-		if !link || slices.ContainsFunc(of, func(x any) bool {
-			switch x.(type) {
-			case int, float64, bool:
-				return false
+	if section, is := values.(map[string]any); is {
+		below, written := composed.(map[string]any) // else an interpolation of the whole section
+		out := map[string]any{}
+		for key, value := range section {
+			from := composed
+			if written {
+				from = below[key]
 			}
-			return true
-		}) {
+			if one := Resolved(from, value); one != nil {
+				out[key] = one
+			}
+		}
+		if len(out) == 0 {
 			return nil
 		}
-		return values
+		return out
 	}
-	_, link = composed.(string) // of the whole section
-	below, _ := composed.(map[string]any)
-	out := map[string]any{}
-	for key, value := range section {
-		from := below[key]
-		if link {
-			from = composed
-		}
-		if one := Resolved(from, value); one != nil {
-			out[key] = one
-		}
+	of, list := values.([]any)
+	if !list {
+		of = []any{values}
 	}
-	if len(out) == 0 {
+	secret := func(x any) bool { // it may be one
+		switch x.(type) {
+		case int, float64, bool:
+			return false
+		}
+		return true
+	}
+	if !strings.Contains(fmt.Sprint(composed), "${") || slices.ContainsFunc(of, secret) {
 		return nil
 	}
-	return out
+	return values
 }
 
 // overlay puts values in the place of those of a tree.

@@ -11,8 +11,7 @@ import (
 )
 
 // Options is hydra.sweeper: how many jobs a sweep has, what they are judged by, and what becomes of those
-// that fail. Those that a sweeper has no use for, RefuseIdle refuses where they
-// are typed (basic: n_trials, n_jobs, seed).
+// that fail. What a sweeper has no use for, RefuseIdle refuses (basic: n_trials, n_jobs, seed).
 type Options struct {
 	// jobs of an optimizing sweeper
 	NTrials int `koanf:"n_trials" range:"[1,inf)"`

@@ -129,6 +129,9 @@ func (o Options) fits(choice string) error {
 // RefuseIdle refuses overrides, as typed, of what only a sweeper that chooses its trials reads: the jobs of a grid, and of a study, are
 // known from the start.
 func RefuseIdle(name string, overrides []string) error {
+	if name != Basic && name != Study {
+		return nil
+	}
 	for _, o := range overrides {
 		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
 		key, ok := strings.CutPrefix(key, "hydra.sweeper.")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 )
 
 // unit draws unit vectors; every fifth is that of the row before it.
@@ -217,5 +218,40 @@ func TestOverlap(t *testing.T) {
 	s = of("where?", 0)
 	if f := s.Overlap(); len(f) != 0 {
 		t.Errorf("%+v, want none", f)
+	}
+}
+
+// Who is near does not depend on how many are asked for at once, nor where a candidate stands among others: of equal vectors the lower row
+// comes first.
+func TestNearestOfEqualVectors(t *testing.T) {
+	const n, equal = 2048 + 8, 8 // the last block is a small one
+	for _, dim := range []int{512, 33} {
+		r := rng.New(1, "test")
+		v, all := Vectors{Dim: dim}, stat.Indices(n)
+		for range (n - equal) * dim {
+			v.Data = append(v.Data, r.Float32()-0.5)
+		}
+		v.Data = append(v.Data, v.Data[:equal*dim]...) // row 2048+i is row i
+		queries := all[300:304]
+		near := func(queries, candidates []int) [][]Neighbour {
+			out, err := Nearest(context.Background(), v, queries, candidates, n, func(int, int) bool { return false })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return out
+		}
+		for i, of := range near(queries, all) {
+			if alone := near(queries[i:i+1], all)[0]; !slices.Equal(of, alone) {
+				t.Errorf("dim %d: another order for query %d alone", dim, i)
+			}
+			for k, x := range of {
+				if twin := x.Row + n - equal; x.Row < equal && (of[k+1].Row != twin || of[k+1].Similarity != x.Similarity) {
+					t.Errorf("dim %d: behind %v comes %v, want its twin, row %d", dim, x, of[k+1], twin)
+				}
+			}
+		}
+		if got := near(queries[:1], all[1:])[0]; got[0] != near(queries[:1], all)[0][0] {
+			t.Errorf("dim %d: %v is nearest among all but one", dim, got[0])
+		}
 	}
 }

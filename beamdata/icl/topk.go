@@ -50,11 +50,12 @@ type Neighbour struct {
 // depends on nothing but the vectors: products are made block by block (2 MB), whatever the number of records.
 func Nearest(ctx context.Context, v Vectors, queries, candidates []int, k int,
 	skip func(query, candidate int) bool) ([][]Neighbour, error) {
-	const wide, tall = 2048, 256 // candidates and queries of a block
-	dim := v.Dim
+	// Of rows that begin where 16 bytes do, gonum adds up the same way in products of any size if it gets deep columns at a time.
+	const wide, tall, deep = 2048, 256, 64  // candidates and queries of a block, columns
+	dim := (v.Dim + deep - 1) / deep * deep // zeros behind a row
 	gather := func(dst []float32, rows []int) {
 		for i, r := range rows {
-			copy(dst[i*dim:(i+1)*dim], v.Data[r*dim:(r+1)*dim])
+			copy(dst[i*dim:], v.Data[r*v.Dim:(r+1)*v.Dim])
 		}
 	}
 	out := make([][]Neighbour, len(queries))
@@ -71,7 +72,10 @@ func Nearest(ctx context.Context, v Vectors, queries, candidates []int, k int,
 			}
 			cs := candidates[at:min(at+wide, len(candidates))]
 			gather(c, cs)
-			gonum.Implementation{}.Sgemm(blas.NoTrans, blas.Trans, len(qs), len(cs), dim, 1, q, dim, c, dim, 0, products, wide)
+			for d := 0; d < dim; d += deep {
+				gonum.Implementation{}.Sgemm(blas.NoTrans, blas.Trans, len(qs), len(cs), deep, 1, q[d:], dim, c[d:], dim, float32(min(d, 1)),
+					products, wide)
+			}
 			for i, query := range qs {
 				out[from+i] = merge(out[from+i], products[i*wide:i*wide+len(cs)], cs, k, func(r int) bool { return skip(query, r) })
 			}

@@ -78,7 +78,8 @@ func (b *builder) readCaptions(path, folder string, heldOut bool) error {
 		if image.ID == nil || image.File == "" {
 			return errors.New("want id and file_name")
 		}
-		return b.take(Record{ID: *image.ID, Image: filepath.Join(folder, image.File), Question: Describe, ImageID: *image.ID, HeldOut: heldOut})
+		return b.take(Record{ID: *image.ID, Image: filepath.Join(folder, image.File), Question: Describe, ImageID: imageID(*image.ID),
+			HeldOut: heldOut})
 	})
 	if err != nil {
 		return err

@@ -2,9 +2,11 @@ package icl
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -129,10 +131,13 @@ func (b *builder) add(l line) error {
 		r.ImageID = -int64(b.Records.images.id(r.Image)) - 1
 	}
 	if l.ImageID != nil {
-		r.ImageID = *l.ImageID
+		r.ImageID = imageID(*l.ImageID)
 	}
 	return b.take(r)
 }
+
+// imageID is an image's number in a Record, where 0 means no image.
+func imageID(published int64) int64 { return cmp.Or(published, math.MinInt64) }
 
 // take adds a record; an id that another one has is an error.
 func (b *builder) take(r Record) error {

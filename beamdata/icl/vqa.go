@@ -167,7 +167,7 @@ func (b *builder) readSplit(s split, heldOut bool) error {
 			return errors.New("want question_id, image_id and question")
 		}
 		return b.take(Record{ID: *q.ID, Image: s.image(*q.ImageID), Question: strings.TrimSpace(q.Question),
-			ImageID: *q.ImageID, HeldOut: heldOut})
+			ImageID: imageID(*q.ImageID), HeldOut: heldOut})
 	})
 	if err != nil {
 		return err
@@ -184,7 +184,7 @@ func (b *builder) readSplit(s split, heldOut bool) error {
 			return nil
 		}
 		r, answers := b.Records.At(row), []string(nil)
-		if a.ImageID != r.ImageID {
+		if imageID(a.ImageID) != r.ImageID {
 			return fmt.Errorf("question %d is about image %d here and about %d in %s", a.QuestionID, a.ImageID, r.ImageID, s.questions)
 		}
 		if r.Answers != nil {

@@ -3,6 +3,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -150,28 +151,26 @@ const dryPools = 1000
 // vectors opens the tables that the sampler reads.
 func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
 	open := func(key string, own *string, kinds ...string) (v records.Vectors) {
-		if err != nil || !slices.Contains(kinds, b.opt.Sampler) {
-			return v
+		if err == nil && slices.Contains(kinds, b.opt.Sampler) {
+			v, err = unitVectors(key, "beams.sampler="+b.opt.Sampler, cmp.Or(own, b.job.Config.Data.Embeddings))
 		}
-		path := own
-		if path == nil {
-			path = b.job.Config.Data.Embeddings
-		}
-		if path == nil {
-			err = usage.Errorf("beams.%s: beams.sampler=%s needs a table of unit vectors (task=embed writes one)", key, b.opt.Sampler)
-			return v
-		}
-		var t *beamdata.Table
-		if t, err = beamdata.OpenTable(*path); err != nil {
-			err = fmt.Errorf("beams.%s: %w", key, err)
-			return v
-		}
-		v = records.Vectors{Dim: t.Dim, Data: t.Data}
 		return v
 	}
-	text = open("text_embeddings", b.opt.TextEmbeddings, "text", "mix")
-	image = open("image_embeddings", b.opt.ImageEmbeddings, "image", "mix")
+	text = open("beams.text_embeddings", b.opt.TextEmbeddings, "text", "mix")
+	image = open("beams.image_embeddings", b.opt.ImageEmbeddings, "image", "mix")
 	return text, image, err
+}
+
+// unitVectors opens the table that an option names and a reader needs.
+func unitVectors(key, reader string, path *string) (v records.Vectors, err error) {
+	if path == nil {
+		return v, usage.Errorf("%s: %s needs a table of unit vectors (task=embed writes one)", key, reader)
+	}
+	t, err := beamdata.OpenTable(*path)
+	if err != nil {
+		return v, fmt.Errorf("%s: %w", key, err)
+	}
+	return records.Vectors{Dim: t.Dim, Data: t.Data}, nil
 }
 
 // imageLook names the first pictures of queries and their examples that are not there, are none or are cut: the model would stumble

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
@@ -38,6 +39,24 @@ func (a *answered) add(b *answered) {
 	a.cost.Tokens += b.cost.Tokens
 	a.cost.Copied, a.cost.Questions = a.cost.Copied+b.cost.Copied, a.cost.Questions+b.cost.Questions
 	a.cost.Seconds += b.cost.Seconds
+}
+
+// Inference is infer.json: how the answers of a result file came about.
+type Inference struct {
+	Method    string        `json:"method"`
+	Shots     int           `json:"shots"`
+	Questions int           `json:"questions"`
+	Scored    int64         `json:"scored"`                    // prompts scored to choose examples
+	Asked     int64         `json:"asked"`                     // prompts that the model was asked, scored ones included
+	Known     int64         `json:"known"`                     // prompts that the store answered
+	Again     int64         `json:"asked_again,omitempty"`     // scores that a server was asked for once more
+	Strayed   int64         `json:"differing_again,omitempty"` // of them, those that were not the same
+	Copied    int64         `json:"copied"`                    // answers that an example before the question shows
+	Tokens    int64         `json:"tokens"`                    // of the prompts that were answered, as far as the model tells
+	Seconds   float64       `json:"seconds"`                   // of choosing and answering
+	Model     lvlm.Identity `json:"model"`                     //
+	Records   string        `json:"records"`                   // digest
+	Results   string        `json:"results"`                   // file
 }
 
 // spent is what a kind of stages cost that chooses for no question yet.

@@ -11,9 +11,9 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
-	"fulcrum/beamdata"
 	records "fulcrum/beamdata/icl"
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
@@ -27,6 +27,7 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
+	"fulcrum/rewardutil/recorded"
 	"fulcrum/rewardutil/vqa"
 )
 
@@ -68,24 +69,6 @@ type selection struct {
 	Answer   string  `json:"answer"` // the model's
 }
 
-// Inference is infer.json: how the answers of a result file came about.
-type Inference struct {
-	Method    string        `json:"method"`
-	Shots     int           `json:"shots"`
-	Questions int           `json:"questions"`
-	Scored    int64         `json:"scored"`                    // prompts scored to choose examples
-	Asked     int64         `json:"asked"`                     // prompts that the model was asked, scored ones included
-	Known     int64         `json:"known"`                     // prompts that the store answered
-	Again     int64         `json:"asked_again,omitempty"`     // scores that a server was asked for once more
-	Strayed   int64         `json:"differing_again,omitempty"` // of them, those that were not the same
-	Copied    int64         `json:"copied"`                    // answers that an example before the question shows
-	Tokens    int64         `json:"tokens"`                    // of the prompts that were answered, as far as the model tells
-	Seconds   float64       `json:"seconds"`                   // of choosing and answering
-	Model     lvlm.Identity `json:"model"`                     //
-	Records   string        `json:"records"`                   // digest
-	Results   string        `json:"results"`                   // file
-}
-
 func inferTask() job.Task {
 	return job.Task{Run: infer, Sections: []string{"lvlm"}, Reads: append(recordKeys(), "data.embeddings"),
 		Options: &InferOptions{Method: "predictions", Shots: 2, Answer: "majority"},
@@ -118,6 +101,9 @@ func infer(ctx context.Context, j *job.Job) error {
 	begun := time.Now()
 	if err := c.read(); err != nil {
 		return err
+	}
+	for _, note := range c.notes {
+		j.Log.Warnf("infer: %s", note)
 	}
 	if j.Config.DryRun {
 		j.Logf("dry_run: the model and all files open; nothing was asked")
@@ -163,6 +149,7 @@ type chooser struct {
 	pools   [][]int32         // of each, rows that may be shown; nil: all candidates
 	listed  map[int64][]int32 // predictions, or first candidates, by global id
 	vectors records.Vectors
+	notes   []string // of what the files hold beside what is asked
 	scored  int64
 	copied  int64
 	tokens  int64                        // of the prompts that were answered
@@ -192,12 +179,7 @@ func (c *chooser) read() error {
 	case "predictions":
 		err = c.readPredictions(*c.Predictions)
 	case "text", "image", "mmr":
-		if c.table == nil {
-			return usage.Errorf("infer.method=%s needs the records' embeddings: infer.embeddings=FILE", c.Method)
-		}
-		var t *beamdata.Table
-		if t, err = beamdata.OpenTable(*c.table); err == nil {
-			c.vectors = records.Vectors{Dim: t.Dim, Data: t.Data}
+		if c.vectors, err = unitVectors("infer.embeddings", "infer.method="+c.Method, c.table); err == nil {
 			if err = c.vectors.Check("", c.set.Records.Len()); err != nil {
 				err = fmt.Errorf("%s: %w", *c.table, err)
 			}
@@ -209,6 +191,9 @@ func (c *chooser) read() error {
 	if c.listed != nil && c.pools == nil {
 		c.queries = slices.DeleteFunc(c.queries, func(q int) bool { return c.listed[int64(q)] == nil })
 	}
+	if c.Method == "predictions" {
+		c.leave(*c.Predictions, len(c.listed)-len(c.queries), len(c.listed))
+	}
 	if n := len(c.set.Candidates()); n < c.Shots && c.pools == nil && c.listed == nil && c.Method != "none" {
 		return usage.Errorf("infer.shots=%d: %d records may be examples (of the training split, with an answer)", c.Shots, n)
 	}
@@ -218,7 +203,15 @@ func (c *chooser) read() error {
 	return nil
 }
 
-// readPredictions reads what task=predict wrote.
+// leave notes how many entries of a file are not asked about.
+func (c *chooser) leave(path string, left, of int) {
+	if left > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("%s: %d of %d entries are about no question to ask (a held-out one; for the oracle, with an answer)",
+			path, left, of))
+	}
+}
+
+// readPredictions reads what task=predict wrote: a policy that may stop chooses fewer examples for some questions.
 func (c *chooser) readPredictions(path string) error {
 	f, err := openNamed(path, "infer.predictions")
 	if err != nil {
@@ -226,7 +219,8 @@ func (c *chooser) readPredictions(path string) error {
 	}
 	defer f.Close()
 	c.listed = map[int64][]int32{}
-	return eachLine(path, f, func(number int, text []byte, fault error) error {
+	longest := 0
+	err = eachLine(path, f, func(number int, text []byte, fault error) error {
 		var p prediction
 		if fault == nil {
 			fault = jsonwords.Unmarshal(text, &p)
@@ -237,8 +231,13 @@ func (c *chooser) readPredictions(path string) error {
 		if fault != nil {
 			return fmt.Errorf("%s:%d: %w", path, number, fault)
 		}
+		longest = max(longest, len(p.Pointer))
 		return nil
 	})
+	if err == nil && longest < c.Shots {
+		err = fmt.Errorf("%s: queries have %d examples at most, infer.shots=%d wants as many", path, longest, c.Shots)
+	}
+	return err
 }
 
 // list keeps the examples of a question.
@@ -249,11 +248,14 @@ func (c *chooser) list(query int64, pointer []int64) error {
 	if len(pointer) == 0 {
 		return errors.New(`no pointer: want a line of task=predict, such as {"query_id": 7, "pointer": [3, 1]}`)
 	}
-	if len(pointer) < c.Shots {
+	if len(pointer) < c.Shots && c.Method != "predictions" {
 		return fmt.Errorf("query %d has %d examples, infer.shots=%d wants as many", query, len(pointer), c.Shots)
 	}
-	rows := make([]int32, c.Shots)
-	for i, p := range pointer[:c.Shots] {
+	if c.listed[query] != nil {
+		return fmt.Errorf("query %d stands twice", query)
+	}
+	rows := make([]int32, min(len(pointer), c.Shots))
+	for i, p := range pointer[:len(rows)] {
 		if err := c.shown(p); err != nil {
 			return fmt.Errorf("query %d: %w", query, err)
 		}
@@ -280,11 +282,16 @@ func (c *chooser) readBeams(path string) error {
 	if err := readNamed(path, "infer.beams", "want an RL file, an object by query: ", &file); err != nil {
 		return err
 	}
-	held := list.SetBy(c.queries, func(q int) int { return q })
+	var meta struct{ Records string }
+	if jsonwords.Unmarshal(file["_meta"], &meta) == nil && meta.Records != "" && meta.Records != c.set.Digest {
+		c.notes = append(c.notes, path+" was made from other records: do its numbers mean the same rows?")
+	}
+	delete(file, "_meta")
+	held := list.SetBy(c.queries, strconv.Itoa)
 	c.queries, c.pools, c.listed = nil, nil, map[int64][]int32{}
 	for _, key := range slices.Sorted(maps.Keys(file)) {
-		var row int
-		if n, err := fmt.Sscan(key, &row); n != 1 || err != nil || !held[row] {
+		row, _ := strconv.Atoi(key)
+		if !held[key] || c.Method == "oracle" && !c.set.Records.Answered(row) {
 			continue
 		}
 		var q struct {
@@ -312,6 +319,7 @@ func (c *chooser) readBeams(path string) error {
 		}
 		c.queries, c.pools = append(c.queries, row), append(c.pools, q.Pool)
 	}
+	c.leave(path, len(file)-len(c.queries), len(file))
 	return nil
 }
 
@@ -367,7 +375,7 @@ func (c *chooser) diverse(q int, pool []int) (out []int32) {
 	row := func(i int) []float32 { return c.vectors.Data[i*c.vectors.Dim : (i+1)*c.vectors.Dim] }
 	pool = slices.DeleteFunc(slices.Clone(pool), func(p int) bool { return p == q })
 	like := list.Map(pool, func(int) float64 { return -1 }) // largest cosine to an example chosen before
-	near := list.Map(pool, func(p int) float64 { return dot(row(q), row(p)) })
+	near := list.Map(pool, func(p int) float64 { return recorded.Cosine(row(q), row(p)) })
 	for range min(c.Shots, len(pool)) { // fewer in a small pool, as of the nearest
 		best := -1
 		for k, p := range pool {
@@ -376,18 +384,11 @@ func (c *chooser) diverse(q int, pool []int) (out []int32) {
 			}
 		}
 		for k, p := range pool {
-			like[k] = max(like[k], dot(row(p), row(pool[best])))
+			like[k] = max(like[k], recorded.Cosine(row(p), row(pool[best])))
 		}
 		out = slices.Insert(out, 0, int32(pool[best]))
 	}
 	return out
-}
-
-func dot(a, b []float32) (sum float64) {
-	for i := range a {
-		sum += float64(a[i]) * float64(b[i])
-	}
-	return sum
 }
 
 // swapped returns for each candidate the answer of another one, drawn by the seed: one with another text where there is any.

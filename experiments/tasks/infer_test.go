@@ -207,11 +207,12 @@ func TestInferRefusesWhatCannotBeShown(t *testing.T) {
 	dir := t.TempDir()
 	set := questions(t, dir)
 	for line, want := range map[string]string{
-		`{"query_id": 8, "pointer": [1]}`:     "query 8 has 1 examples, infer.shots=2 wants as many",
-		`{"query_id": 8, "pointer": [1, 9]}`:  "query 8: example 9 is held out or has no answer: it cannot be shown",
-		`{"query_id": 8, "pointer": [1, 10]}`: "query 8: example 10 is none of the 10 records",
-		`{"query_id": 10, "pointer": [1, 2]}`: "query 10 is none of the 10 records: its number is a row of them",
-		`{"query_id": 3, "pointer": [1, 2]}`:  "no question to ask",
+		`{"query_id": 8, "pointer": [1]}`:                                                "queries have 1 examples at most, infer.shots=2 wants as many",
+		`{"query_id": 8, "pointer": [1, 9]}`:                                             "query 8: example 9 is held out or has no answer: it cannot be shown",
+		`{"query_id": 8, "pointer": [1, 10]}`:                                            "query 8: example 10 is none of the 10 records",
+		`{"query_id": 10, "pointer": [1, 2]}`:                                            "query 10 is none of the 10 records: its number is a row of them",
+		`{"query_id": 3, "pointer": [1, 2]}`:                                             "no question to ask",
+		"{\"query_id\": 8, \"pointer\": [1, 2]}\n{\"query_id\": 8, \"pointer\": [2, 1]}": "predictions.jsonl:2: query 8 stands twice",
 	} {
 		path := filepath.Join(dir, "predictions.jsonl")
 		if err := os.WriteFile(path, []byte(line+"\n"), 0o644); err != nil {
@@ -220,6 +221,53 @@ func TestInferRefusesWhatCannotBeShown(t *testing.T) {
 		ch := &chooser{InferOptions: InferOptions{Method: "predictions", Predictions: &path, Shots: 2}, set: set, scorer: copier{}}
 		if err := ch.read(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
+// A policy that may stop chooses fewer examples for some questions. What the files hold beside the questions that are asked is counted, and
+// the oracle leaves out those whose answer nobody knows.
+func TestInferSaysWhatItLeavesOut(t *testing.T) {
+	dir := t.TempDir()
+	set := questions(t, dir)
+	var all []icl.Record
+	for _, r := range set.Records.All() {
+		all = append(all, r)
+	}
+	set.Records = icl.TableOf(append(all, icl.Record{ID: 110, Question: "q10", HeldOut: true})...)
+	for _, c := range []struct {
+		method, text string
+		want         [][]int32
+		notes        []string
+	}{
+		{"predictions", "{\"query_id\": 8, \"pointer\": [1]}\n{\"query_id\": 3, \"pointer\": [1, 2]}\n{\"query_id\": 9, \"pointer\": [2, 1]}",
+			[][]int32{{1}, {2, 1}}, []string{"1 of 3 entries are about no question"}},
+		{"oracle", `{"_meta": {"records": "x"}, "8": {"candidate_pool_ids": [1, 2]}, "008": {}, "9x": {}, "10": {"candidate_pool_ids": [1, 2]}}`,
+			[][]int32{{1, 2}}, []string{"was made from other records", "3 of 4 entries are about no question"}},
+	} {
+		path := filepath.Join(dir, c.method)
+		if err := os.WriteFile(path, []byte(c.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ch := &chooser{InferOptions: InferOptions{Method: c.method, Predictions: &path, Shots: 2, Answer: "majority"}, set: set,
+			scorer: copier{}, tell: func(string, bool) {}}
+		if c.method == "oracle" {
+			ch.Beams = &path
+		}
+		if err := ch.read(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := ch.choose(t.Context())
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s: chosen %v (%v), want %v", c.method, got, err, c.want)
+		}
+		if len(ch.notes) != len(c.notes) {
+			t.Fatalf("%s: notes %q, want %q", c.method, ch.notes, c.notes)
+		}
+		for i, note := range ch.notes {
+			if !strings.Contains(note, c.notes[i]) {
+				t.Errorf("%s: note %q, want %q", c.method, note, c.notes[i])
+			}
 		}
 	}
 }

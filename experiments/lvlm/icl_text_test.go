@@ -19,6 +19,10 @@ func TestICLText(t *testing.T) {
 		if i >= 12 {
 			split = "val"
 		}
+		if i == 13 || i == 16 { // nobody knows what is right
+			fmt.Fprintf(&lines, `{"id": %d, "question": "Do job %d for: nobody", "split": "val"}`+"\n", i, i%3)
+			continue
+		}
 		fmt.Fprintf(&lines, `{"id": %d, "question": "Do job %d for: %d", "answers": ["%d", "%[4]d", "%[4]d", "%[4]d"], "split": "%s"}`+"\n",
 			i, i%3, i, 7*i, split)
 	}
@@ -28,16 +32,16 @@ func TestICLText(t *testing.T) {
 	reader := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
 	r := runLoop(t, "exp=icl_text", "data.records_icl="+records, "lvlm.path="+reader, "encoder.path="+reader, "hydra.run.dir="+whole,
 		"threads=1", "beams.queries=4", "beams.candidates=6", "beams.shots=2", "icl.shots=[1,2]",
-		"icl.baselines=[text,mmr,none,'shuffled:random']",
+		"icl.baselines=[text,mmr,none,best_beam,oracle,'shuffled:random']",
 		"icl.selectors=[rce+grpo,'shuffled:rce+grpo']", "rce.epochs=1", "grpo.epochs=1", "lvlm.max_new_tokens=3", "report.plots=false")
 	if r.Code != 0 {
 		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
 	}
 	table := strings.Split(read(t, filepath.Join(whole, "comparison.csv")), "\n")
-	if len(table) != 14 || !strings.HasSuffix(table[0], ",copied (%)") {
-		t.Fatalf("comparison:\n%s\nwant a row for each of 6 methods and 2 numbers of examples", strings.Join(table, "\n"))
+	if len(table) != 18 || !strings.HasSuffix(table[0], ",copied (%)") {
+		t.Fatalf("comparison:\n%s\nwant a row for each of 8 methods and 2 numbers of examples", strings.Join(table, "\n"))
 	}
-	for i, method := range []string{"text", "mmr", "none", "shuffled:random"} {
+	for i, method := range []string{"text", "mmr", "none", "best_beam", "oracle", "shuffled:random"} {
 		row := strings.Split(table[i+1], ",")
 		if row[0] != method || (row[len(row)-1] == "") != (method == "none") {
 			t.Errorf("row %q, want %s and, of methods with examples, its copies", table[i+1], method)

@@ -20,6 +20,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/parallel"
 	"fulcrum/internal/rng"
@@ -110,13 +111,17 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 		return usage.Errorf("beams.records=%s: beams.out is the same file", b.records)
 	}
 	all := b.set.Queries(o.Split == "val")
-	if o.Score != "none" {
-		all = slices.DeleteFunc(all, func(row int) bool { return !b.set.Records.Answered(row) })
-	}
-	if o.Queries != nil && *o.Queries < len(all) {
+	answered := b.set.Records.Answered
+	if o.Queries != nil { // those with answers first: whether they are scored or not, the same are drawn
 		draw := rng.New(c.Seed, "beams")
 		draw.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
-		all = all[:*o.Queries]
+		all = append(list.Filter(all, answered), slices.DeleteFunc(all, answered)...)
+	}
+	if o.Score != "none" {
+		all = list.Filter(all, answered)
+	}
+	if o.Queries != nil {
+		all = all[:min(*o.Queries, len(all))]
 		slices.Sort(all)
 	}
 	for i := o.Job; i < len(all); i += o.Jobs {

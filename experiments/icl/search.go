@@ -219,6 +219,11 @@ func Judged(reply string, caption bool) string {
 func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (rewards, accuracy []float64, err error) {
 	prompts := make([]lvlm.Prompt, len(queries))
 	for i, q := range queries {
+		for _, row := range append(shots[i][:len(shots[i]):len(shots[i])], int32(q)) {
+			if !s.Records.Answered(int(row)) {
+				return nil, nil, fmt.Errorf("query %d: record %d has no answer to show or to judge by", s.Records.ID(q), s.Records.ID(int(row)))
+			}
+		}
 		prompts[i] = Prompt(s.Records, q, shots[i], vqa.Majority)
 		prompts[i].Query.Answer = s.answers(s.Records.At(q))[0]
 	}

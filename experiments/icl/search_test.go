@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -285,6 +286,19 @@ func TestRepliesAreCut(t *testing.T) {
 		}
 		if rewards, _, err := s.Rewards(t.Context(), []int{0}, [][]int32{{1}}); err != nil || rewards[0] != most {
 			t.Errorf("%s: rewards %v, %v, want %v", score, rewards, err, most)
+		}
+	}
+}
+
+// A reward is of questions with answers, after examples that show one.
+func TestRewardsWantAnswers(t *testing.T) {
+	records := icl.TableOf(icl.Record{ID: 7, Question: "q", Answers: []string{"a"}}, icl.Record{ID: 8, Question: "r"})
+	for _, score := range []string{"likelihood", "vqa"} {
+		s := &Search{Scorer: &toy{}, Records: records, BeamsOptions: BeamsOptions{Score: score}}
+		for q, shots := range [][]int32{{1}, {0}} {
+			if got, _, err := s.Rewards(t.Context(), []int{q}, [][]int32{shots}); err == nil || !strings.Contains(err.Error(), "record 8 has no answer") {
+				t.Errorf("%s: question %d after %v: %v, %v", score, q, shots, got, err)
+			}
 		}
 	}
 }

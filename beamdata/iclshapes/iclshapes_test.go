@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"image/png"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/rng"
@@ -140,4 +142,25 @@ func TestWrite(t *testing.T) {
 	if err != nil || len(f.Tensors) != 1 || f.Tensors[0].Shape[0] != 25 {
 		t.Errorf("features: %v", err)
 	}
+}
+
+// Jobs that start together write one world. What the first has written whole it reads, and no other empties it meanwhile.
+func TestWriteLeavesWhatIsThere(t *testing.T) {
+	opt, dir := beamdata.DefaultICLShapesOptions(), t.TempDir()
+	opt.Records, opt.HeldOut = 20, 5
+	w := NewWorld(opt)
+	path, old := filepath.Join(dir, imageOf(3)), time.Unix(1e9, 0)
+	for range 2 {
+		if err := w.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err == nil && old.Equal(info.ModTime()) {
+			return
+		}
+		if err = errors.Join(err, os.Chtimes(path, old, old)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Error("a picture that was there is written again")
 }

@@ -3,7 +3,6 @@ package lvlm
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
@@ -135,6 +134,5 @@ func (s sglang) answered(reply []byte) (greedy, error) {
 	for i := 0; i < min(len(tokens), len(r.Meta.OutputTop)) && err == nil; i++ {
 		tokens[i].top, err = tokensOf(r.Meta.OutputTop[i])
 	}
-	return greedy{text: strings.TrimSuffix(r.Text, s.rendering.ending), raw: r.Text, tokens: tokens,
-		prompt: r.Meta.PromptTokens}, err
+	return greedy{text: r.Text, raw: r.Text, tokens: tokens, prompt: r.Meta.PromptTokens}, err
 }

@@ -4,12 +4,10 @@ package icl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
 	"fulcrum/internal/list"
-	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
 
@@ -21,19 +19,10 @@ type Sampler struct {
 	Seed       int64
 }
 
-// Validate reports what cannot be drawn.
-func (p Sampler) Validate() error {
-	return errors.Join(option.OneOf("sampler", p.Kind, "random", "text", "image", "mix"),
-		option.Want(p.Candidates >= 1, "candidates", "want at least 1, got %d", p.Candidates))
-}
-
 // Pools returns the pool of each query as rows, without the query itself and without a record twice. Of text and image come the
 // most similar first. mix takes a quarter by image, a quarter by question and the rest at random, each passing over what is
 // there. Tables that a kind does not need may be empty.
 func (p Sampler) Pools(ctx context.Context, s *Set, queries []int, text, image Vectors) ([][]int32, error) {
-	if err := p.Validate(); err != nil {
-		return nil, err
-	}
 	candidates := s.Candidates()
 	byImage := list.Tally(list.Map(candidates, s.Records.ImageID))
 	for _, q := range queries {

@@ -3,6 +3,8 @@ package poolfeatures
 import (
 	"math"
 	"slices"
+
+	"fulcrum/rewardutil/recorded"
 )
 
 // agreement is the chance that an annotator of another candidate, drawn by similarity to the query, gives the answer of a random
@@ -60,7 +62,7 @@ func chosenAnswers() Feature {
 func chosenSimilarity() Feature {
 	return Feature{Name: "chosen_similarity", Beside: func(p *Pool, chosen int, out []float64) {
 		for j, row := range p.Rows {
-			out[j] = Cosine(p.Rows[chosen], row)
+			out[j] = recorded.Cosine(p.Rows[chosen], row)
 		}
 	}}
 }

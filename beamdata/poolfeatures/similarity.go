@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
+	"fulcrum/rewardutil/recorded"
 )
 
 // similarity is the cosine of query and candidate.
@@ -20,7 +21,7 @@ func similarityOfColumns() Feature {
 	return Feature{Name: "similarity_FROM_TO", Block: true, Of: func(p *Pool, args []int, out []float64) {
 		from, to := args[0], args[1]
 		for j, row := range p.Rows {
-			out[j] = Cosine(p.Query[from:to], row[from:to])
+			out[j] = recorded.Cosine(p.Query[from:to], row[from:to])
 		}
 	}}
 }
@@ -39,21 +40,9 @@ func rank() Feature {
 // similarities returns the cosines of the query with its candidates [K], computed once.
 func (p *Pool) similarities() []float64 {
 	if p.similar == nil {
-		p.similar = list.Map(p.Rows, func(row []float32) float64 { return Cosine(p.Query, row) })
+		p.similar = list.Map(p.Rows, func(row []float32) float64 { return recorded.Cosine(p.Query, row) })
 	}
 	return p.similar
-}
-
-// Cosine returns the cosine of two vectors; 0 where one is 0.
-func Cosine(a, b []float32) float64 {
-	ab, aa, bb := 0.0, 0.0, 0.0
-	for i, x := range a {
-		x, y := float64(x), float64(b[i])
-		ab += x * y
-		aa += x * x
-		bb += y * y
-	}
-	return ab / math.Max(math.Sqrt(aa*bb), 1e-24)
 }
 
 // Nearest returns the position of the candidate most similar to the query.

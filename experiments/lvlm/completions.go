@@ -1,6 +1,7 @@
 package lvlm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,16 +34,12 @@ func (s completions) body(p Prompt) (completionsBody, error) {
 	return completionsBody{Model: s.model, Prompt: text}, err
 }
 
-// scoring asks for one new token, which is dropped: to some servers 0 means no bound.
-func (s completions) scoring(p Prompt) (string, any, error) {
-	b, err := s.body(p)
-	b.MaxTokens, b.Echo, b.LogProbs = 1, true, 1
-	return "/v1/completions", b, err
-}
+func (s completions) scoring(p Prompt) (string, any, error) { return s.scoringText(p, "") }
 
+// scoringText asks for one new token, which is dropped: to some servers 0 means no bound.
 func (s completions) scoringText(p Prompt, text string) (string, any, error) {
 	b, err := s.body(p)
-	b.Prompt, b.MaxTokens, b.Echo, b.LogProbs = text, 1, true, 1
+	b.Prompt, b.MaxTokens, b.Echo, b.LogProbs = cmp.Or(text, b.Prompt), 1, true, 1
 	return "/v1/completions", b, err
 }
 

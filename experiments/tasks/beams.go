@@ -181,11 +181,10 @@ func unitVectors(key, reader string, path *string) (v records.Vectors, err error
 // imageLook names the first pictures of queries and their examples that are not there, are none or are cut: the model would stumble
 // over them hours later.
 type imageLook struct {
-	set     *records.Set
-	rows    []bool          // seen
-	images  map[string]bool // seen
-	errs    []error
-	missing int
+	set    *records.Set
+	rows   []bool          // seen
+	images map[string]bool // seen
+	errs   []error
 }
 
 func lookAtImages(set *records.Set) *imageLook {
@@ -212,15 +211,13 @@ func (l *imageLook) row(row int) {
 	}
 	l.images[r.Image] = true
 	if err := wholeImage(r.Image); err != nil {
-		if l.missing++; l.missing <= shown {
-			l.errs = append(l.errs, fmt.Errorf("%s: %w", l.set.At(row), err))
-		}
+		l.errs = append(l.errs, fmt.Errorf("%s: %w", l.set.At(row), err))
 	}
 }
 
 func (l *imageLook) err() error {
-	if l.missing > shown {
-		return errors.Join(append(l.errs, fmt.Errorf("%d more pictures cannot be read", l.missing-shown))...)
+	if more := len(l.errs) - shown; more > 0 {
+		return errors.Join(append(l.errs[:shown], fmt.Errorf("%d more pictures cannot be read", more))...)
 	}
 	return errors.Join(l.errs...)
 }

@@ -46,12 +46,13 @@ type Reply struct {
 
 // Identity says whose numbers these are. It stands in every file that results, and its digest is part of the store's key.
 type Identity struct {
-	Backend   string `json:"backend"`            // local, vllm, sglang or completions
-	Model     string `json:"model"`              // the server's name of it, or the folder's digest
-	Engine    string `json:"engine,omitempty"`   // the server's program and version; local: what it computes in, if not float32
-	Template  string `json:"template"`           // digest of the template
-	ImageSize int    `json:"image_size"`         // pixels; 0 = as in the file
-	Revision  string `json:"revision,omitempty"` // system_fingerprint, or the digest of the weights
+	Backend   string `json:"backend"`             // local, vllm, sglang or completions
+	Model     string `json:"model"`               // the server's name of it, or the folder's digest
+	Engine    string `json:"engine,omitempty"`    // the server's program and version; local: what it computes in, if not float32
+	Template  string `json:"template"`            // digest of the template
+	ImageSize int    `json:"image_size"`          // pixels; 0 = as in the file
+	Revision  string `json:"revision,omitempty"`  // system_fingerprint, or the digest of the weights
+	TextOnly  bool   `json:"text_only,omitempty"` // no prompt showed its images; no part of the key, which has what each showed
 }
 
 // Scorer is a frozen vision-language model. Answers come in the prompts' order; a failure names the prompt.

@@ -59,7 +59,11 @@ func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int
 		recheck: recheck{enough: leastAgain, least: map[bool][]question{}, noted: map[store.Key]bool{}}}, err
 }
 
-func (s *Stored) Identity() Identity { return s.scorer.Identity() }
+func (s *Stored) Identity() Identity {
+	id := s.scorer.Identity()
+	id.TextOnly = !s.images
+	return id
+}
 
 // Counts returns what was asked and what was known so far.
 func (s *Stored) Counts() Counts {

@@ -247,8 +247,8 @@ func TestImagesAreLeftOut(t *testing.T) {
 	if _, err := scorer.Score(t.Context(), []Prompt{p}); err != nil {
 		t.Fatal(err)
 	}
-	if model.asked[textOf(p.WithoutImages())] != 1 || p.Shots[0].Image == "" || p.Query.Image == "" {
-		t.Errorf("asked %v with %+v", model.asked, p)
+	if model.asked[textOf(p.WithoutImages())] != 1 || p.Shots[0].Image == "" || p.Query.Image == "" || !scorer.Identity().TextOnly {
+		t.Errorf("asked %v with %+v of %+v", model.asked, p, scorer.Identity())
 	}
 }
 

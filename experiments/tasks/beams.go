@@ -353,5 +353,8 @@ func (b *beamSearch) meta() map[string]any {
 	if b.scorer != nil {
 		m["model"] = b.scorer.Identity()
 	}
+	if o.Noise > 0 {
+		m["noise"] = o.Noise
+	}
 	return m
 }

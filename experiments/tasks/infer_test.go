@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"fulcrum/beamdata/icl"
+	search "fulcrum/experiments/icl"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/rewardutil/vqa"
@@ -333,5 +335,13 @@ func TestDiverseInASmallPool(t *testing.T) {
 	ch := &chooser{InferOptions: InferOptions{Shots: 3}, vectors: icl.Vectors{Dim: 2, Data: []float32{1, 0, 0, 1, 1, 0}}}
 	if got := ch.diverse(0, []int{0, 1, 2}); !slices.Equal(got, []int32{1, 2}) {
 		t.Errorf("chosen %v, want the two others, the nearest last", got)
+	}
+}
+
+// Files whose scores have noise say so.
+func TestMetaTellsOfNoise(t *testing.T) {
+	b := &beamSearch{opt: search.BeamsOptions{Noise: 1.5}, job: &job.Job{Config: &job.Config{}}, set: &icl.Set{}}
+	if got := b.meta()["noise"]; got != 1.5 {
+		t.Errorf("noise %v, want 1.5", got)
 	}
 }

@@ -244,9 +244,5 @@ func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (r
 
 // References counts n-grams in the answers of all records, for CIDEr-D.
 func References(records *icl.Table) *text.CIDEr {
-	answers := make([][]string, records.Len())
-	for i, r := range records.All() {
-		answers[i] = r.Answers
-	}
-	return text.NewCIDEr(answers)
+	return text.NewCIDEr(list.Make(records.Len(), func(i int) []string { return records.At(i).Answers }))
 }

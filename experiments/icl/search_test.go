@@ -296,7 +296,8 @@ func TestRewardsWantAnswers(t *testing.T) {
 	for _, score := range []string{"likelihood", "vqa"} {
 		s := &Search{Scorer: &toy{}, Records: records, BeamsOptions: BeamsOptions{Score: score}}
 		for q, shots := range [][]int32{{1}, {0}} {
-			if got, _, err := s.Rewards(t.Context(), []int{q}, [][]int32{shots}); err == nil || !strings.Contains(err.Error(), "record 8 has no answer") {
+			got, _, err := s.Rewards(t.Context(), []int{q}, [][]int32{shots})
+			if err == nil || !strings.Contains(err.Error(), "record 8 has no answer") {
 				t.Errorf("%s: question %d after %v: %v, %v", score, q, shots, got, err)
 			}
 		}

@@ -93,10 +93,7 @@ func (s *Stored) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 	for i := 0; i < len(packed) && err == nil; i++ {
 		out[i], err = unpack(packed[i])
 	}
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, err
 }
 
 // Answer returns the model's greedy answers. What older programs stored has no length of its prompt.

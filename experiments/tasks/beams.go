@@ -137,7 +137,7 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 	sampler := records.Sampler{Kind: o.Sampler, Candidates: o.Candidates, Seed: c.Seed}
 	look, at := lookAtImages(b.set), len(b.queries)
 	if c.DryRun {
-		at = dryPools
+		at = 1000 // pools at a time: a dry run asks for none but the last
 	}
 	for some := range slices.Chunk(b.queries, at) {
 		if b.pools, err = sampler.Pools(ctx, b.set, some, text, image); err != nil {
@@ -150,19 +150,15 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 	return look.err()
 }
 
-// dryPools is how many pools a dry run holds at a time: it asks for none but the last.
-const dryPools = 1000
-
 // vectors opens the tables that the sampler reads.
 func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
-	open := func(key string, own *string, kinds ...string) (v records.Vectors) {
-		if err == nil && slices.Contains(kinds, b.opt.Sampler) {
-			v, err = unitVectors(key, "beams.sampler="+b.opt.Sampler, cmp.Or(own, b.job.Config.Data.Embeddings))
-		}
-		return v
+	by, table := b.opt.Sampler, b.job.Config.Data.Embeddings
+	if by == "text" || by == "mix" {
+		text, err = unitVectors("beams.text_embeddings", "beams.sampler="+by, cmp.Or(b.opt.TextEmbeddings, table))
 	}
-	text = open("beams.text_embeddings", b.opt.TextEmbeddings, "text", "mix")
-	image = open("beams.image_embeddings", b.opt.ImageEmbeddings, "image", "mix")
+	if err == nil && (by == "image" || by == "mix") {
+		image, err = unitVectors("beams.image_embeddings", "beams.sampler="+by, cmp.Or(b.opt.ImageEmbeddings, table))
+	}
 	return text, image, err
 }
 
@@ -229,9 +225,6 @@ func checkImages(set *records.Set, queries []int, examples [][]int32) error {
 	return l.err()
 }
 
-// probes is how many prompts of each step the rate is measured by.
-const probes = 8
-
 // plan says what the search will cost: prompts exactly, tokens and hours by probes of the last query, whose prompts are the least
 // likely to be in the store.
 func (b *beamSearch) plan(ctx context.Context) error {
@@ -242,6 +235,7 @@ func (b *beamSearch) plan(ctx context.Context) error {
 			b.total += n
 		}
 	}
+	const probes = 8 // prompts of each step
 	last := len(b.queries) - 1
 	tokens, seconds, measured := 0.0, 0.0, true
 	for k, n := range b.steps {

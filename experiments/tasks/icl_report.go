@@ -218,10 +218,9 @@ func (l *loop) text(methods arms.MethodTable, t, cost *page.Table) string {
 
 // relative is a path as seen from the report.
 func (l *loop) relative(path string) string {
-	if dir, err := filepath.Abs(l.job.Dir); err == nil {
-		if rel, err := filepath.Rel(dir, path); err == nil {
-			return rel
-		}
+	dir, _ := filepath.Abs(l.job.Dir) // where it fails, the next does
+	if rel, err := filepath.Rel(dir, path); err == nil {
+		return rel
 	}
 	return path
 }

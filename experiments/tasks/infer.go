@@ -55,10 +55,8 @@ type InferOptions struct {
 func (o InferOptions) Validate() error {
 	return errors.Join(
 		option.Want(o.Method != "predictions" || o.Predictions != nil, "predictions", "infer.method=predictions needs a file of task=predict"),
-		option.Want(o.Method != "best_beam" || o.Beams != nil, "beams", "infer.method=best_beam needs the RL file of the questions "+
-			"(beams.records of task=beams)"),
-		option.Want(o.Method != "oracle" || o.Beams != nil, "beams", "infer.method=oracle needs the RL file of the questions, for its pools "+
-			"(beams.records of task=beams)"))
+		option.Want(o.Method != "best_beam" && o.Method != "oracle" || o.Beams != nil, "beams", "infer.method=%s needs the RL file of the "+
+			"questions (beams.records of task=beams)", o.Method))
 }
 
 // selection is a line of selections.jsonl: what was shown for a question, and what the model said.
@@ -149,7 +147,8 @@ type chooser struct {
 	pools   [][]int32         // of each, rows that may be shown; nil: all candidates
 	listed  map[int64][]int32 // predictions, or first candidates, by global id
 	vectors records.Vectors
-	notes   []string // of what the files hold beside what is asked
+	entries int      // of the file that says what is asked
+	notes   []string // of what it holds beside that
 	scored  int64
 	copied  int64
 	tokens  int64                        // of the prompts that were answered
@@ -191,8 +190,9 @@ func (c *chooser) read() error {
 	if c.listed != nil && c.pools == nil {
 		c.queries = slices.DeleteFunc(c.queries, func(q int) bool { return c.listed[int64(q)] == nil })
 	}
-	if c.Method == "predictions" {
-		c.leave(*c.Predictions, len(c.listed)-len(c.queries), len(c.listed))
+	if left := c.entries - len(c.queries); left > 0 {
+		c.notes = append(c.notes, fmt.Sprintf("%d of %d entries are about no question to ask (held out, and answered where the oracle asks)",
+			left, c.entries))
 	}
 	if n := len(c.set.Candidates()); n < c.Shots && c.pools == nil && c.listed == nil && c.Method != "none" {
 		return usage.Errorf("infer.shots=%d: %d records may be examples (of the training split, with an answer)", c.Shots, n)
@@ -201,14 +201,6 @@ func (c *chooser) read() error {
 		return usage.Errorf("no question to ask: no record is held out (\"split\": \"val\"), or none of the file's is")
 	}
 	return nil
-}
-
-// leave notes how many entries of a file are not asked about.
-func (c *chooser) leave(path string, left, of int) {
-	if left > 0 {
-		c.notes = append(c.notes, fmt.Sprintf("%s: %d of %d entries are about no question to ask (a held-out one; for the oracle, with an answer)",
-			path, left, of))
-	}
 }
 
 // readPredictions reads what task=predict wrote: a policy that may stop chooses fewer examples for some questions.
@@ -234,7 +226,7 @@ func (c *chooser) readPredictions(path string) error {
 		longest = max(longest, len(p.Pointer))
 		return nil
 	})
-	if err == nil && longest < c.Shots {
+	if c.entries = len(c.listed); err == nil && longest < c.Shots {
 		err = fmt.Errorf("%s: queries have %d examples at most, infer.shots=%d wants as many", path, longest, c.Shots)
 	}
 	return err
@@ -319,7 +311,7 @@ func (c *chooser) readBeams(path string) error {
 		}
 		c.queries, c.pools = append(c.queries, row), append(c.pools, q.Pool)
 	}
-	c.leave(path, len(file)-len(c.queries), len(file))
+	c.entries = len(file)
 	return nil
 }
 
@@ -347,9 +339,8 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 			if err != nil {
 				return nil, err
 			}
-			for _, n := range slices.Backward(near[0]) {
-				out[i] = append(out[i], n.Row)
-			}
+			out[i] = list.Map(near[0], func(n records.Neighbour) int32 { return n.Row })
+			slices.Reverse(out[i])
 		case "mmr":
 			out[i] = c.diverse(q, pool)
 		case "oracle":
@@ -426,10 +417,8 @@ func (c *chooser) likeliest(ctx context.Context, q int, pool []int) ([]int32, er
 			return nil, err
 		}
 	}
-	var out []int32
-	for _, k := range slices.Backward(order[:c.Shots]) {
-		out = append(out, int32(pool[k]))
-	}
+	out := list.Map(order[:c.Shots], func(k int) int32 { return int32(pool[k]) })
+	slices.Reverse(out)
 	return out, nil
 }
 

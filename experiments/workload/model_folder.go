@@ -6,14 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/interrupt"
-	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
@@ -118,28 +116,40 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	return model.Params().Numel(), atomicfile.SyncDir(filepath.Dir(out))
 }
 
-// contradicts refuses settings of adapters, typed or not the default, that init.checkpoint, which decides, does not have. An adapter beside
-// it is only warned of: an arm of a study that starts from another's checkpoint has the key from the arms' configuration.
-func contradicts(j *job.Job, section, checkpoint string, o tokens.Options, has *lora.Config) error {
+// settleAdapters gives adapters the dropout that is configured, whatever they were trained with before. It refuses settings of theirs, typed or
+// not the default, that init.checkpoint, which decides, does not have. An adapter beside it is only warned of: an arm of a study that starts
+// from another's checkpoint has the key from the arms' configuration.
+func settleAdapters(j *job.Job, section, checkpoint string, o tokens.Options, has *lora.Config) error {
+	switch {
+	case has != nil:
+		has.Dropout = o.LoRA.Dropout
+	case checkpoint != "":
+		warnOfLoRA(j, section, checkpoint+" was trained without adapters")
+	case o.Path == nil:
+		warnOfLoRA(j, section, "without "+section+".path the model is made from random weights and trained whole")
+	}
+	if checkpoint == "" {
+		return nil
+	}
 	if o.Adapter != nil {
 		j.Log.Warnf("%s.adapter=%s has no effect: the adapters are those of init.checkpoint=%s", section, *o.Adapter, checkpoint)
 	}
+	if has == nil {
+		return nil
+	}
 	sorted := func(names []string) string { return fmt.Sprint(slices.Sorted(slices.Values(names))) }
-	own, asked, here := lora.DefaultOptions(), o.LoRA, option.Or(has, lora.Config{})
+	own, asked := lora.DefaultOptions(), o.LoRA
 	for _, key := range []struct {
 		name             string
 		asked, own, here any
 	}{
-		{"rank", asked.Rank, own.Rank, here.Rank}, {"alpha", asked.Alpha, own.Alpha, here.Alpha},
-		{"rslora", asked.RSLoRA, own.RSLoRA, here.RSLoRA},
-		{"target_modules", sorted(asked.TargetModules), sorted(own.TargetModules), sorted(here.Targets)},
+		{"rank", asked.Rank, own.Rank, has.Rank}, {"alpha", asked.Alpha, own.Alpha, has.Alpha},
+		{"rslora", asked.RSLoRA, own.RSLoRA, has.RSLoRA},
+		{"target_modules", sorted(asked.TargetModules), sorted(own.TargetModules), sorted(has.Targets)},
 	} {
 		name := section + ".lora." + key.name
-		typed := slices.ContainsFunc(j.Overrides, func(text string) bool { return strings.HasPrefix(strings.TrimLeft(text, "+"), name+"=") })
 		switch {
-		case has == nil && typed:
-			j.Log.Warnf("%s has no effect: %s was trained without adapters", name, checkpoint)
-		case has == nil, !typed && key.asked == key.own, key.asked == key.here:
+		case key.asked == key.own && len(typed(j, name+"=")) == 0, key.asked == key.here:
 		case key.name == "target_modules" && (has.Targets == nil || len(asked.TargetModules) == 0): // a pattern; those of the model's class
 		default:
 			return usage.Errorf("%s=%v contradicts %s, which was trained with %v", name, key.asked, checkpoint, key.here)

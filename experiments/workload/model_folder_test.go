@@ -5,7 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fulcrum/experiments/job"
 	"fulcrum/internal/testkit/golden"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl"
 )
 
@@ -39,6 +42,21 @@ func TestStartOfRun(t *testing.T) {
 	for kind, want := range map[string]string{vl.Kind: "/home/me/0123", "seq2seq": ""} {
 		if base, checkpoint := startOfRun(dir, kind); base != want || checkpoint != "/runs/two  spaces" {
 			t.Errorf("a run of %s started from %q and %q", kind, base, checkpoint)
+		}
+	}
+}
+
+// TestDropoutIsTheOptions: adapters of a folder, or of init.checkpoint, are trained with the dropout that is configured, and not with that
+// which they were trained with before.
+func TestDropoutIsTheOptions(t *testing.T) {
+	path := "base"
+	for _, checkpoint := range []string{"", "run/best.safetensors"} {
+		o := tokens.Options{Path: &path, LoRA: lora.DefaultOptions()}
+		o.LoRA.Dropout = 0.5
+		has := o.LoRA.Config()
+		has.Dropout = 0.1
+		if err := settleAdapters(&job.Job{}, "seq2seq", checkpoint, o, &has); err != nil || has.Dropout != 0.5 {
+			t.Errorf("checkpoint %q: dropout %v (%v), want 0.5", checkpoint, has.Dropout, err)
 		}
 	}
 }

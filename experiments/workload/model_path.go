@@ -19,12 +19,15 @@ import (
 // hubName is the name of a model on the Hub: ORGANISATION/MODEL.
 var hubName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$`)
 
-// warnOfLoRA says that adapters that were asked for are not made: a model from random weights is trained whole.
-func warnOfLoRA(j *job.Job, section string) {
-	for _, o := range j.Overrides {
-		if strings.HasPrefix(strings.TrimLeft(o, "+"), section+".lora.") {
-			j.Log.Warnf("%s has no effect: without %s.path the model is made from random weights and trained whole", o, section)
-		}
+// typed returns the settings on the command line that begin so.
+func typed(j *job.Job, prefix string) []string {
+	return list.Filter(j.Overrides, func(o string) bool { return strings.HasPrefix(strings.TrimLeft(o, "+"), prefix) })
+}
+
+// warnOfLoRA says that adapters that were asked for are not made.
+func warnOfLoRA(j *job.Job, section, why string) {
+	for _, o := range typed(j, section+".lora.") {
+		j.Log.Warnf("%s has no effect: %s", o, why)
 	}
 }
 

@@ -162,7 +162,6 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 	case opt.Path != nil:
 		model, err = seq2seq.Open(*opt, j.Device, c.Seed, warn)
 	default:
-		warnOfLoRA(j, "seq2seq")
 		model, err = seq2seq.New(*opt, specialOf(t), j.Device, c.Seed)
 	}
 	if err != nil {
@@ -172,8 +171,8 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 	if n, rows := t.Size(), model.Config().Vocab; n > rows {
 		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
 	}
-	if err == nil && checkpoint != "" {
-		err = contradicts(j, "seq2seq", checkpoint, opt.Options, model.Adapted())
+	if err == nil {
+		err = settleAdapters(j, "seq2seq", checkpoint, opt.Options, model.Adapted())
 	}
 	if err == nil && bundle != nil && opt.Path == nil && !c.DryRun {
 		err = keepModel(j, model.Config().Raw, t.Save)

@@ -113,7 +113,6 @@ func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Proc
 	case opt.Path != nil:
 		model, err = vl.Open(*opt, j.Device, c.Seed, warn)
 	default:
-		warnOfLoRA(j, "vl")
 		model, err = vl.New(*opt, vocabularyOf(proc), j.Device, c.Seed)
 	}
 	if err != nil {
@@ -121,8 +120,8 @@ func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Proc
 	}
 	model.Warn = warn
 	err = model.EndAt(proc.EOS())
-	if err == nil && checkpoint != "" {
-		err = contradicts(j, "vl", checkpoint, opt.Options, model.Adapted())
+	if err == nil {
+		err = settleAdapters(j, "vl", checkpoint, opt.Options, model.Adapted())
 	}
 	if err == nil && bundle != nil && opt.Path == nil && !c.DryRun {
 		err = keepModel(j, model.Config().Raw, proc.Save)

@@ -89,7 +89,7 @@ func OpenCheckpoint(path string, options Options, device string, seed int64, war
 		Parse:   ParseConfig,
 		Scratch: func(cfg *Config) (*Model, error) { return newScratch(options, cfg, device, seed) },
 		Folder: func(adapted *lora.Config, parts []string) (*Model, error) {
-			options.Adapter, options.LoRA = nil, lora.Options{Dropout: options.LoRA.Dropout}
+			options.Adapter, options.LoRA = nil, lora.Options{}
 			options.TuneAll = slices.Equal(parts, tunedAll())
 			return openWith(options, adapted, device, seed, warn)
 		},

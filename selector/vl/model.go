@@ -95,7 +95,7 @@ func OpenCheckpoint(path string, options Options, device string, seed int64, war
 		Parse:   ParseConfig,
 		Scratch: func(cfg *Config) (*Model, error) { return newScratch(options, cfg, device, seed) },
 		Folder: func(adapted *lora.Config, parts []string) (*Model, error) {
-			options.Adapter, options.LoRA = nil, lora.Options{Dropout: options.LoRA.Dropout}
+			options.Adapter, options.LoRA = nil, lora.Options{}
 			for _, p := range options.parts() {
 				*p.on = slices.Contains(parts, p.name)
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/control"
@@ -415,6 +416,26 @@ func TestValidationThatOnlySeemsToDiverge(t *testing.T) {
 			return m
 		}, nil); len(found) > 0 {
 			t.Errorf("%s: %+v at %v, want silence", phase, found, at)
+		}
+	}
+}
+
+// TestMaskedCompletions: where cut completions are left out of the loss, what is left may have advantages of one sign, or none at all.
+func TestMaskedCompletions(t *testing.T) {
+	for _, masks := range []bool{true, false} {
+		lim := grpoLimits()
+		lim.Policy.MaskTruncated, lim.Policy.Surrogate, lim.Policy.KLPerCandidate = masks, false, false
+		found, _ := play(Checks(), "grpo", lim, func(step int) map[string]any {
+			m := grpoRow(step)
+			m["truncated_share"], m["grad_norm"], m["top_k"] = 0.9, 1e-9, 8
+			m["adv_hist"] = append(make([]float64, 11), 2, 0, 0, 0, 0, 0, 0, 0, 0)
+			return m
+		}, epochRow, nil)
+		checks := list.Map(found, func(f Finding) string { return f.Check })
+		for _, name := range []string{"advantage_signs", "zero_gradient"} {
+			if slices.Contains(checks, name) == masks {
+				t.Errorf("mask_truncated %v: %v, want %s: %v", masks, checks, name, !masks)
+			}
 		}
 	}
 }

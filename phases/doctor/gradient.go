@@ -35,7 +35,7 @@ func (d *Doctor) zeroGradient(c Check, r row) {
 	if share, known := r.number("signal_share"); known {
 		signal = share > 0
 	}
-	if d.streak("zero_gradient", ok && norm <= c.Limit && signal && !noItems(r), c.Steps) {
+	if d.streak("zero_gradient", ok && norm <= c.Limit && signal && !noItems(r) && !d.masked(r), c.Steps) {
 		d.say(c, "", norm, c.Limit,
 			"the gradient norm is %.3g in %d steps in a row although the batch has a learning signal: the loss does not reach the parameters "+
 				"(detached log-probabilities, everything frozen)", norm, c.Steps)

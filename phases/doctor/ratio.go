@@ -33,6 +33,12 @@ func noItems(r row) bool {
 	return ok && n == 0
 }
 
+// masked reports whether completions that were cut are left out of the step's loss: what its groups tell may be left out with them.
+func (d *Doctor) masked(r row) bool {
+	cut, _ := r.number("truncated_share")
+	return d.lim.Policy != nil && d.lim.Policy.MaskTruncated && cut > 0
+}
+
 // ratioStuckAtOne takes the differences at the refresh, when both policies had the same weights, for the rounding
 // that tells a step from none.
 func (d *Doctor) ratioStuckAtOne(c Check, r row) {

@@ -85,7 +85,8 @@ func (d *Doctor) littleSignal(c Check, _ row) {
 func (d *Doctor) advantageSigns(c Check, r row) {
 	x, ok := r.get("top_k", "group_size", "signal_share")
 	bins, known := r.fields["adv_hist"].([]float64)
-	if d.lim.Policy == nil || !d.lim.Policy.Centred || !ok || !known || x[0] < x[1] || x[2] == 0 || d.lim.topK(r.epoch, x[1]) < x[1] {
+	if d.lim.Policy == nil || !d.lim.Policy.Centred || !ok || !known || x[0] < x[1] || x[2] == 0 || d.lim.topK(r.epoch, x[1]) < x[1] ||
+		d.masked(r) {
 		return
 	}
 	below, above := 0.0, 0.0

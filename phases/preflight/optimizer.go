@@ -39,6 +39,9 @@ func length(x []float32) float64 {
 // exact is how far a norm may lie from what it should be, as a share of it: sums of float32 numbers are rounded.
 const exact = 0.02
 
+// bfloat16 is how far a number of 16 bits may lie from what it should be, as a share of it.
+const bfloat16 = 1.0 / (1 << 7)
+
 // known reports whether the stage says how its optimizer is configured. Where anything is allowed, some gradients may be others.
 func (p *probe) known() bool { return len(p.Optim.Betas) == 2 && !p.AllowNonFinite }
 
@@ -79,7 +82,7 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 	got := math.Sqrt(squares)
 	ulp := 1e-6
 	if p.Optim.State == torchx.KeepBFloat16 {
-		ulp = 1.0 / (1 << 7)
+		ulp = bfloat16
 	}
 	rounding := ulp * length(before.m) / (1 - b1)
 	switch {
@@ -220,11 +223,14 @@ func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
 	}
 	gradient := func(w []float64) []float32 { return p.thawed(p.gradient(b, w, p.start)) }
 	common, first := gradient(even), p.thawed(slices.Clone(at.m))
-	limit, rough := misplaced, p.Rough
-	if rough {
-		limit = math.Max(limit, 0.5)
+	limit, least := misplaced, 1e-3
+	switch {
+	case p.Rough:
+		limit, least = 0.5, 1
+	case p.Optim.State == torchx.KeepBFloat16:
+		least = 10 * bfloat16
 	}
-	off := func(w []float64) float64 { return misfit(first, gradient(w), common, rough) }
+	off := func(w []float64) float64 { return misfit(first, gradient(w), common, least) }
 	apart := off(w)
 	p.Saw(p.Name, "credit_misplaced", "the gradient is that of the batch's rewards but for %.2g, at most %g", apart, limit)
 	if !(apart > limit) {
@@ -254,8 +260,8 @@ func (p *probe) thawed(x []float32) []float32 {
 }
 
 // misfit is how far the first moment m is from a gradient that should be its negative but for a factor, as a share of
-// what sets that gradient apart from the common one; of the gradient itself where numbers are rough.
-func misfit(m, want, common []float32, rough bool) float64 {
+// what sets that gradient apart from the common one, or of the share least of the gradient itself where that is more.
+func misfit(m, want, common []float32, least float64) float64 {
 	dot, size := 0.0, 0.0
 	for i, g := range want {
 		dot -= float64(m[i]) * float64(g)
@@ -270,10 +276,7 @@ func misfit(m, want, common []float32, rough bool) float64 {
 		rest += r * r
 		apart += d * d
 	}
-	if rough {
-		apart = size
-	}
-	return math.Sqrt(rest) / (factor * math.Max(math.Sqrt(apart), 1e-3*math.Sqrt(size)))
+	return math.Sqrt(rest) / (factor * math.Max(math.Sqrt(apart), least*math.Sqrt(size)))
 }
 
 // suspect is a way to get the weights of candidates wrong.

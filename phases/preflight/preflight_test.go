@@ -267,23 +267,59 @@ func TestHealthySyncedReference(t *testing.T) {
 	}
 }
 
-// endless is a policy whose samples are all cut at the length limit.
-type endless struct{ *pointer.Policy }
+// lone is a source with one candidate a query.
+type lone struct{ selector.Source }
+
+func (l lone) Recorded(queries []int) *selector.Batch {
+	return l.Source.Recorded(queries).Take(1, make([]int, len(queries)), slices.Repeat([]bool{true}, len(queries)))
+}
+
+// TestHealthyMoments: moments of half the bits are the gradient but for rounding, where a query has one candidate too.
+func TestHealthyMoments(t *testing.T) {
+	r := newRig(t)
+	optim, build := r.stages[0].Optim, rce.DefaultSFTOptions()
+	optim.State, build.LR = torchx.KeepBFloat16, 1e-3
+	r.stages = r.stages[:1]
+	r.stages[0].Source = lone{r.stages[0].Source}
+	r.stages[0].Optim, r.stages[0].Credit = optim, build.Traits(phases.Setup{}).Credit
+	r.stages[0].Build = func(s selector.Source) (phases.Phase, error) {
+		return rce.NewSFT(build, optim, schedule.DefaultLROptions(), s, 8, 0), nil
+	}
+	if found := r.found(t); len(found) > 0 {
+		t.Errorf("%+v", found)
+	}
+}
+
+// endless is a policy whose samples are all cut at the length limit, but for some.
+type endless struct {
+	*pointer.Policy
+	whole int
+}
 
 func (e endless) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	b := e.Policy.Sample(src, queries, g, t, temperature, seed)
 	b.Truncated = slices.Repeat([]bool{true}, len(b.Valid))
+	clear(b.Truncated[:e.whole])
 	return b
 }
 
-func (e endless) Clone() selector.Policy { return endless{e.Policy.Clone().(*pointer.Policy)} }
+func (e endless) Clone() selector.Policy { return endless{e.Policy.Clone().(*pointer.Policy), e.whole} }
 
-// With mask_truncated, a policy that does not end by itself yet still gives a trial something to look at.
+// With mask_truncated, a policy that does not end by itself yet still gives a trial something to look at: the few that do end may all have
+// an advantage of 0.
 func TestNothingButCutCompletions(t *testing.T) {
-	r := newRig(t)
-	r.trial.Policy, r.online.MaskTruncated = endless{r.trial.Policy.(*pointer.Policy)}, true
-	if found := r.found(t); len(found) > 0 {
-		t.Errorf("%+v", found)
+	for _, whole := range []int{0, 8, 32} {
+		r := newRig(t)
+		policy := endless{r.trial.Policy.(*pointer.Policy), whole}
+		r.trial.Policy, r.online.MaskTruncated = policy, true
+		if found := r.found(t); whole < 32 && len(found) > 0 {
+			t.Errorf("%d whole: %+v", whole, found)
+		}
+		_, seen := watch(policy)
+		_, src := newPart(r.stages[2].Source, []int{0, 1, 2, 3, 4, 5, 6, 7})
+		if b := seen.Sample(src, []int{0, 1, 2, 3, 4, 5, 6, 7}, 8, 2, 1, 1); (b.Truncated == nil) != (whole < 32) {
+			t.Errorf("%d whole: truncated %v", whole, b.Truncated)
+		}
 	}
 }
 

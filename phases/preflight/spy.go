@@ -1,8 +1,7 @@
 package preflight
 
 import (
-	"slices"
-
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
@@ -43,8 +42,8 @@ func (s *spy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.O
 	return out
 }
 
-// Sample is the policy's, on the source behind a part. Where every completion was cut at the length limit, as those of
-// a policy that has learnt nothing yet are, they count as whole: mask_truncated would leave a trial nothing to look at.
+// Sample is the policy's, on the source behind a part. Where most completions were cut at the length limit, as those of
+// a policy that has learnt nothing yet are, all count as whole: mask_truncated would leave a trial nothing to look at.
 func (s *spy) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	p := partOf(src)
 	if p == nil {
@@ -52,7 +51,7 @@ func (s *spy) Sample(src selector.Source, queries []int, g, t int, temperature f
 	}
 	b := s.Policy.Sample(p.inner, p.at(queries), g, t, temperature, seed)
 	s.noise.draws = append(s.noise.draws, draw{b: b, truncated: b.Truncated, seed: seed})
-	if !slices.Contains(b.Truncated, false) {
+	if 2*list.Count(b.Truncated, func(cut bool) bool { return cut }) > len(b.Truncated) {
 		b.Truncated = nil
 	}
 	return p.padded(b)

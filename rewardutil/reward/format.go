@@ -75,19 +75,19 @@ func inOrder(s string, tags ...string) bool {
 
 // strictFormat reports a completion of the pairs alone, each at most once.
 func strictFormat(s string) bool {
+	around := s
 	for _, pair := range [...][2]string{{"<think>", "</think>"}, {"<answer>", "</answer>"}} {
-		before, rest, found := strings.Cut(s, pair[0])
-		if !found {
-			if strings.Contains(s, pair[1]) {
-				return false
-			}
-			continue
-		}
-		_, after, closed := strings.Cut(rest, pair[1])
-		if !closed {
+		n := strings.Count(s, pair[0])
+		if n > 1 || strings.Count(s, pair[1]) != n {
 			return false
 		}
-		s = before + " " + after
+		if before, rest, found := strings.Cut(around, pair[0]); found {
+			_, after, closed := strings.Cut(rest, pair[1])
+			if !closed {
+				return false
+			}
+			around = before + " " + after
+		}
 	}
-	return strings.TrimSpace(s) == ""
+	return strings.TrimSpace(around) == ""
 }

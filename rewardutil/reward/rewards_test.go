@@ -67,6 +67,11 @@ func TestFormat(t *testing.T) {
 		{"interleaved pairs are not in order", "<think><answer></think></answer>", 0.6, 0},
 		{"text around", "ok <think>a</think> so <answer>b</answer> done", 1, 0},
 		{"twice", "<think>a</think><answer>b</answer><answer>c</answer>", 1, 0},
+		{"a tag twice inside of its pair", "<think>a<think>b</think><answer>c</answer>", 1, 0},
+		{"and closed twice around", "<think>a</think></think><answer>b<answer>c</answer>", 1, 0},
+		{"an answer inside of the thought", "<think>a<answer>b</answer></think>", 0.6, 0.6},
+		{"and one behind it", "<think>a<answer>b</answer></think><answer>c</answer>", 1, 0},
+		{"closed in the thought, opened behind it", "<think></answer></think><answer>b", 0.3, 0},
 		{"capitals are other tags", "<THINK>a</THINK><Answer>b</Answer>", 0, 0},
 		{"nothing", "", 0, 0},
 	} {

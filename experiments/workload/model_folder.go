@@ -120,23 +120,20 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 // not the default, that init.checkpoint, which decides, does not have. An adapter beside it is only warned of: an arm of a study that starts
 // from another's checkpoint has the key from the arms' configuration.
 func settleAdapters(j *job.Job, section, checkpoint string, o tokens.Options, has *lora.Config) error {
-	switch {
-	case has != nil:
-		has.Dropout = o.LoRA.Dropout
-	case checkpoint != "":
-		warnOfLoRA(j, section, checkpoint+" was trained without adapters")
-	case o.Path == nil:
-		warnOfLoRA(j, section, "without "+section+".path the model is made from random weights and trained whole")
+	for _, set := range typed(j, section+".lora.") {
+		if has == nil && checkpoint != "" {
+			j.Log.Warnf("%s has no effect: %s was trained without adapters", set, checkpoint)
+		} else if has == nil && o.Path == nil {
+			j.Log.Warnf("%s has no effect: without %s.path the model is made from random weights and trained whole", set, section)
+		}
 	}
-	if checkpoint == "" {
-		return nil
-	}
-	if o.Adapter != nil {
+	if checkpoint != "" && o.Adapter != nil {
 		j.Log.Warnf("%s.adapter=%s has no effect: the adapters are those of init.checkpoint=%s", section, *o.Adapter, checkpoint)
 	}
 	if has == nil {
 		return nil
 	}
+	has.Dropout = o.LoRA.Dropout
 	sorted := func(names []string) string { return fmt.Sprint(slices.Sorted(slices.Values(names))) }
 	own, asked := lora.DefaultOptions(), o.LoRA
 	for _, key := range []struct {
@@ -149,7 +146,7 @@ func settleAdapters(j *job.Job, section, checkpoint string, o tokens.Options, ha
 	} {
 		name := section + ".lora." + key.name
 		switch {
-		case key.asked == key.own && len(typed(j, name+"=")) == 0, key.asked == key.here:
+		case checkpoint == "", key.asked == key.own && len(typed(j, name+"=")) == 0, key.asked == key.here:
 		case key.name == "target_modules" && (has.Targets == nil || len(asked.TargetModules) == 0): // a pattern; those of the model's class
 		default:
 			return usage.Errorf("%s=%v contradicts %s, which was trained with %v", name, key.asked, checkpoint, key.here)

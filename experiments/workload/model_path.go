@@ -24,13 +24,6 @@ func typed(j *job.Job, prefix string) []string {
 	return list.Filter(j.Overrides, func(o string) bool { return strings.HasPrefix(strings.TrimLeft(o, "+"), prefix) })
 }
 
-// warnOfLoRA says that adapters that were asked for are not made.
-func warnOfLoRA(j *job.Job, section, why string) {
-	for _, o := range typed(j, section+".lora.") {
-		j.Log.Warnf("%s has no effect: %s", o, why)
-	}
-}
-
 // CheckDownloaded refuses a model's path where there is nothing, with the command that downloads what has a name of the Hub.
 func CheckDownloaded(key, path string) error {
 	if _, err := os.Stat(path); err == nil {

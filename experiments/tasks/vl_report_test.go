@@ -34,3 +34,17 @@ func TestReportOfTokenRun(t *testing.T) {
 		}
 	}
 }
+
+// A term that compares annotators has nobody to compare the only one with.
+func TestOneAnnotatorIsTold(t *testing.T) {
+	t.Parallel()
+	for answers, told := range map[string]bool{`["red"]`: true, `["red", "red"]`: false} {
+		data := filepath.Join(t.TempDir(), "data.jsonl")
+		write(t, data, strings.Repeat(`{"prompt": [{"role": "user", "content": "Which colour?"}], "answers": `+answers+"}\n", 4))
+		got := run(t, "exp=qwen2_5_text", "vl.path=null", "data.conversations.train="+data, "data.conversations.val="+data, "threads=1",
+			"rewards.accuracy.weight=0", "rewards.vqa.weight=1", "checks.off=[preflight]", "dry_run=true", "hydra.run.dir="+folder(t))
+		if got.Code != 0 || strings.Contains(got.Stderr, "leaves each annotator out once") != told {
+			t.Errorf("%s: exit code %d, %s", answers, got.Code, got.Stderr)
+		}
+	}
+}

@@ -200,6 +200,11 @@ func (w *textWorkload[P]) probe() error {
 				return usage.Errorf("%v", err)
 			}
 		}
+		several := func(q int) bool { s, err := set.Sample(q); return err != nil || len(s.Answers) > 1 }
+		if w.job.Config.Rewards.VQA.Weight != 0 && !slices.ContainsFunc(queries, several) {
+			w.job.Log.Warnf("rewards.vqa leaves each annotator out once, and the first %d records of %s have one answer each: it gives them 0, "+
+				"whatever is said (rewards.accuracy compares with one answer)", len(queries), set.Name)
+		}
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
+	"fulcrum/rewardutil/vqa"
 	"fulcrum/selector"
 	"fulcrum/selector/prompts"
 )
@@ -362,23 +363,18 @@ func (w *textWorkload[P]) Baselines() error {
 // majority is the most frequent target of the training samples, the first of the alphabet on ties;
 // "" where none has a target.
 func (w *textWorkload[P]) majority() (string, error) {
-	counts := map[string]int{}
+	var said []string
 	for i := range min(w.bundle.Train.Len(), corpusSamples) {
 		s, err := w.bundle.Train.Sample(i)
 		if err != nil {
 			return "", err
 		}
 		if s.Reference != "" {
-			counts[s.Reference]++
+			said = append(said, s.Reference)
 		}
 	}
-	best := ""
-	for _, text := range slices.Sorted(maps.Keys(counts)) {
-		if counts[text] > counts[best] {
-			best = text
-		}
-	}
-	return best, nil
+	slices.Sort(said)
+	return vqa.Majority(said), nil
 }
 
 func (w *textWorkload[P]) baseline(split, name string, set *conversation.Set, answer func(conversation.Sample) string) error {

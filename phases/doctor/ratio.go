@@ -90,10 +90,7 @@ func (d *Doctor) objectiveFalls(c Check, r row) {
 	if _, now := r.number("advantage_gain"); !ok || !now || !compares(r) || len(gains) < 3 {
 		return
 	}
-	mean, n := 0.0, float64(len(gains))
-	for _, x := range gains {
-		mean += x / n
-	}
+	mean, n := stat.Mean(gains), float64(len(gains))
 	squares := stat.Squares(gains, mean)
 	t := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12)
 	// The spread is that of a few steps: Student's t says how rare t is, and z is as rare in the normal distribution.

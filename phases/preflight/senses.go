@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
 	"fulcrum/selector"
@@ -92,15 +93,8 @@ func (r *Report) ImagesHelp(p selector.Policy, own, other selector.Source, unifo
 		return
 	}
 	theirs := completions(p, other)
-	mean, squares, n := 0.0, 0.0, float64(len(mine))
-	for i := range mine {
-		mean += (mine[i] - theirs[i]) / n
-	}
-	for i := range mine {
-		d := mine[i] - theirs[i] - mean
-		squares += d * d / (n - 1)
-	}
-	z := mean / math.Max(math.Sqrt(squares/n), 1e-9)
+	mean, se := stat.MeanSE(stat.Less(mine, theirs))
+	z := mean / math.Max(se, 1e-9)
 	r.Saw(Name, "images_do_not_help", "right answers are %+.2g nats likelier with their own images, %.2g standard errors", mean, z)
 	if z >= helped {
 		return

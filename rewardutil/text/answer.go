@@ -6,13 +6,11 @@ import "strings"
 // follows a </think>, else inside the first pair anywhere, else the whole completion; outer white space
 // is removed. All text rewards use it, for completions and for references.
 func Answer(completion string) string {
-	if _, after, thought := strings.Cut(completion, "</think>"); thought {
-		if inside, ok := between(after, "<answer>", "</answer>"); ok {
+	_, after, _ := strings.Cut(completion, "</think>")
+	for _, part := range []string{after, completion} {
+		if inside, ok := between(part, "<answer>", "</answer>"); ok {
 			return strings.TrimSpace(inside)
 		}
-	}
-	if inside, ok := between(completion, "<answer>", "</answer>"); ok {
-		return strings.TrimSpace(inside)
 	}
 	return strings.TrimSpace(completion)
 }

@@ -116,9 +116,9 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	return model.Params().Numel(), atomicfile.SyncDir(filepath.Dir(out))
 }
 
-// settleAdapters gives adapters the dropout that is configured, whatever they were trained with before. It refuses settings of theirs, typed or
-// not the default, that init.checkpoint, which decides, does not have. An adapter beside it is only warned of: an arm of a study that starts
-// from another's checkpoint has the key from the arms' configuration.
+// settleAdapters gives adapters the dropout that is configured, whatever they were trained with before. It refuses settings of theirs,
+// typed or not the default, that init.checkpoint, which decides, does not have. An adapter beside it is only warned of: an arm of a study
+// that starts from another's checkpoint has the key from the arms' configuration.
 func settleAdapters(j *job.Job, section, checkpoint string, o tokens.Options, has *lora.Config) error {
 	for _, set := range typed(j, section+".lora.") {
 		if has == nil && checkpoint != "" {

@@ -237,6 +237,7 @@ func (e *rougeEvaluation) measure(lines []rougeLine) {
 
 // writeRouge writes the scores of every text to out, and report.md.
 func writeRouge(j *job.Job, e rougeEvaluation, lines []rougeLine, out string) error {
+	j.Begun = true
 	err := stream(out, func(encode func(any) error) (err error) {
 		for i := 0; i < len(lines) && err == nil; i++ {
 			err = encode(lines[i])

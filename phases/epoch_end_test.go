@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,4 +106,18 @@ func TestUnsavedStateIsSaid(t *testing.T) {
 		}
 	}()
 	_ = s.trainAndSave(t.Context(), nil)
+}
+
+// TestStepsBeforeAStateAreCertain: a step is foreseen up to the one before which a state is saved.
+func TestStepsBeforeAStateAreCertain(t *testing.T) {
+	s := &scheduler{plan: Plan{Checkpoint: CheckpointOptions{EverySteps: new(3)}}}
+	steps := epochSteps{info: Info{BatchSize: 1, Passes: 1}, order: []int{4, 2, 0, 1, 3}, epoch: 1, count: 5}
+	var got []int
+	for ; s.pos.EpochSteps < steps.count; s.pos.EpochSteps++ {
+		got = append(got, len(s.at(nil, steps).Next))
+		s.pos.GlobalStep++
+	}
+	if want := []int{2, 1, 0, 1, 0}; !slices.Equal(got, want) {
+		t.Errorf("steps foreseen %v, want %v", got, want)
+	}
 }

@@ -256,7 +256,7 @@ func (e epochSteps) at(i int) At {
 // at is the step that comes now, with those that follow it for sure: of its epoch, before a stop and before a state is saved.
 func (s *scheduler) at(stop error, steps epochSteps) At {
 	now, from := steps.at(s.pos.EpochSteps), s.pos.EpochSteps+1
-	for i := from; i < min(from+2, steps.count) && stop == nil && !s.due(s.pos.GlobalStep+1, steps.info.Passes); i++ {
+	for i := from; i < min(from+2, steps.count) && stop == nil && !s.due(s.pos.GlobalStep+i-s.pos.EpochSteps, steps.info.Passes); i++ {
 		now.Next = append(now.Next, steps.at(i))
 	}
 	return now

@@ -24,8 +24,8 @@ func TestDocsNameEveryTask(t *testing.T) {
 	}
 }
 
-// TestAFailedWriteKeepsTheLook: an evaluation that could not write its scores has looked at the references all the same, so that its folder,
-// which says so, stays.
+// TestAFailedWriteKeepsTheLook: an evaluation that could not write its scores has looked at the references all the same, so that its
+// folder, which says so, stays.
 func TestAFailedWriteKeepsTheLook(t *testing.T) {
 	j := &job.Job{Dir: t.TempDir()}
 	if err := writeRouge(j, rougeEvaluation{}, nil, filepath.Join(j.Dir, "none", "rouge.jsonl")); err == nil || !j.Begun {

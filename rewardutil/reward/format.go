@@ -77,8 +77,7 @@ func inOrder(s string, tags ...string) bool {
 func strictFormat(s string) bool {
 	around := s
 	for _, pair := range [...][2]string{{"<think>", "</think>"}, {"<answer>", "</answer>"}} {
-		n := strings.Count(s, pair[0])
-		if n > 1 || strings.Count(s, pair[1]) != n {
+		if n := strings.Count(s, pair[0]); n > 1 || strings.Count(s, pair[1]) != n {
 			return false
 		}
 		if before, rest, found := strings.Cut(around, pair[0]); found {

@@ -75,7 +75,8 @@ func cast(name string, e *elem) (*elem, error) {
 		return &c, nil
 	case listElem, dictElem:
 		if name == "json_str" {
-			return scalarOf(plainString(jsonText(e.toNode()))), nil
+			n, err := newString(jsonText(e.toNode()))
+			return scalarOf(n), err
 		}
 		fallthrough
 	case choiceSweep:
@@ -104,13 +105,12 @@ func castScalar(name string, n *Node) (*Node, error) {
 	}
 	switch name {
 	case "json_str":
-		return plainString(jsonText(n)), nil
+		return newString(jsonText(n))
 	case "str":
 		if n.Kind == Bool {
 			return plainString(strings.ToLower(n.pyStr())), nil
 		}
-		s, err := newString(n.pyStr())
-		return s, err
+		return newString(n.pyStr())
 	case "bool":
 		switch n.Kind {
 		case Null:

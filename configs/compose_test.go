@@ -144,6 +144,8 @@ func TestDefaultsLists(t *testing.T) {
 				"or null"},
 		{"a loop ends", "--- config\ndefaults: [a]\n--- a\ndefaults: [a]\n", "",
 			"error: configs/conf/a.yaml:1:12: defaults lists nested deeper than 200: a includes a"},
+		{"a loop through a chosen option ends", "--- config\ndefaults: [{net: r}, {a: \"${net}\"}]\n--- net/r\nk: 1\n--- a/r\ndefaults: " +
+			"[{/a@x: \"${net}\"}]\n", "", "error: configs/conf/a/r.yaml:1:12: defaults lists nested deeper than 200: a/r includes a/r"},
 		{"the primary config includes itself", "--- config\ndefaults: [config, a]\n--- a\nk: 1\n", "",
 			"error: configs/conf/config.yaml:1:20: defaults lists nested deeper than 200: config includes config (with --config-path your file " +
 				"hides the program's of that name; --config-dir adds a folder to it)"},
@@ -230,6 +232,10 @@ func TestEditsFollowLinks(t *testing.T) {
 	got := flow(t, request("--- config\nmap: {k: 1}\nref: ${map}\n", "ref.k=2"), false)
 	if want := "{'map': {'k': 2}, 'ref': '${map}'}"; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	got = flow(t, request("--- config\na: 1\n", "+b=json_str({x:[${a}]})", "+c=json_str(${a})"), true)
+	if want := `{'a': 1, 'b': '{"x": ["1"]}', 'c': '"1"'}`; got != want {
+		t.Errorf("json_str: got %s, want %s", got, want)
 	}
 }
 

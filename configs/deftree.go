@@ -35,9 +35,8 @@ type treeBuilder struct {
 	chosen      map[string]*item
 	perGroup    map[string]map[string]bool
 	shorthand   map[string]string // group: the group/sub that `group: sub/x` stands for
-	depth       int
-	items       int    // expanded so far
-	faults      Errors // choices that are open or absent, as met
+	items       int               // expanded so far
+	faults      Errors            // choices that are open or absent, as met
 }
 
 // maxItems bounds the tree: lists that name the next file twice double it at every level.
@@ -144,10 +143,9 @@ func (b *treeBuilder) waitsForMissing(it *item) bool {
 // is everything, except below an interpolated item.
 func (b *treeBuilder) expand(n *treeNode, limit int) error {
 	it := n.item
-	if b.depth++; b.depth > maxDepth {
+	if n.depth() > maxDepth {
 		return errorAt(it.origin, "defaults lists nested deeper than %d: %s", maxDepth, n.cycle())
 	}
-	defer func() { b.depth-- }()
 	if b.items++; b.items > maxItems {
 		return errorAt(it.origin, "the defaults lists unfold to more than %d items", maxItems)
 	}
@@ -200,6 +198,14 @@ func (b *treeBuilder) expand(n *treeNode, limit int) error {
 		return err
 	}
 	return b.children(n, items, limit)
+}
+
+// depth counts a node and the configs around it, whenever they were expanded.
+func (n *treeNode) depth() (d int) {
+	for ; n.parent != nil; n = n.parent {
+		d++
+	}
+	return d
 }
 
 // cycle says which configs around a node include one another.

@@ -58,11 +58,16 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 	} else if near, ok := registry.Nearest(last, s.root.keys()); ok && parent == "" {
 		return []string{near}
 	}
-	if found := s.elsewhere(key, last, root); len(found) > 0 {
+	outermost, _, _ := strings.Cut(key, ".")
+	found, byName := s.elsewhere(key, last, root), s.elsewhere(last, last, root) // trainer.lr
+	if section != nil && root != nil && len(byName) > 0 && s.acts(root, byName[0]) && oneKey(byName) &&
+		(len(found) == 0 || !strings.HasSuffix(found[0], last) && !strings.HasPrefix(found[0], outermost+".")) {
+		return byName
+	}
+	if len(found) > 0 {
 		return found
 	}
 	if section == nil {
-		outermost, _, _ := strings.Cut(key, ".")
 		var inside []string // rewards.jugde.weight
 		s.root.walk(func(f *field) {
 			if strings.HasPrefix(f.path, outermost+".") && f.key == last {
@@ -72,8 +77,8 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 		if near, ok := registry.Nearest(key, inside); ok {
 			return []string{near}
 		}
-		if found := s.elsewhere(last, last, root); len(found) > 0 { // trainer.lr
-			return found
+		if len(byName) > 0 {
+			return byName
 		}
 	}
 	var all []string
@@ -90,21 +95,29 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 }
 
 // elsewhere returns the keys of any section that end in key, else those that other libraries call by its last part. Of
-// several, those that act in a run with the values of root are meant.
+// several, those that act in a run with the values of root are meant; where none does, longer names that do: of generate.temperature
+// in training, grpo.sample_temperature.
 func (s *Schema) elsewhere(key, last string, root *Node) []string {
-	var ending, named []string
-	below := "." + key
+	if f := s.root.sub(key); f != nil && f.kind != Map { // trainer.seed
+		return []string{key}
+	}
+	var ending, named, longer []string
+	acts := func(path string) bool { return root == nil || s.acts(root, path) }
 	s.root.walk(func(f *field) {
-		if strings.HasSuffix(f.path, below) && len(f.fields) == 0 {
+		leaf := len(f.fields) == 0
+		if leaf && strings.HasSuffix(f.path, "."+key) {
 			ending = append(ending, f.path)
 		}
 		if f.called(last) {
 			named = append(named, f.path)
 		}
+		if leaf && strings.HasSuffix(f.path, "_"+last) && root != nil && acts(f.path) {
+			longer = append(longer, f.path)
+		}
 	})
 	found := ending
 	if len(found) == 0 {
-		found = named
+		found, longer = named, nil
 		if section, _, ok := strings.Cut(key, "."); ok { // grpo.clip_range means no key of rce
 			inside := slices.DeleteFunc(slices.Clone(named), func(path string) bool { return !strings.HasPrefix(path, section+".") })
 			if len(inside) > 0 {
@@ -112,12 +125,18 @@ func (s *Schema) elsewhere(key, last string, root *Node) []string {
 			}
 		}
 	}
-	if len(found) > 1 && root != nil && s.owners != nil {
-		if acting := slices.DeleteFunc(slices.Clone(found), func(path string) bool { return !s.acts(root, path) }); len(acting) > 0 {
-			return acting
+	for _, better := range [][]string{list.Filter(found, acts), longer} {
+		if len(better) > 0 {
+			return better
 		}
 	}
 	return found
+}
+
+// oneKey reports whether paths differ in their outermost section only: rce.lr and grpo.lr.
+func oneKey(paths []string) bool {
+	first := paths[0][strings.Index(paths[0], ".")+1:]
+	return !slices.ContainsFunc(paths, func(path string) bool { return path[strings.Index(path, ".")+1:] != first })
 }
 
 // suggest adds Hydra's own keys to what the schema suggests.

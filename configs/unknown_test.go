@@ -9,6 +9,7 @@ import (
 type unknownPhase struct {
 	LR        float64 `koanf:"lr" also:"learning_rate"`
 	GroupSize int     `koanf:"group_size" also:"num_generations"`
+	SampleTop int     `koanf:"sample_top"`
 }
 
 type unknownRoot struct {
@@ -20,6 +21,9 @@ type unknownRoot struct {
 		Rank    int  `koanf:"rank" also:"r"`
 		Enabled bool `koanf:"enabled"`
 	} `koanf:"lora"`
+	Generate struct {
+		Top int `koanf:"top"`
+	} `koanf:"generate"`
 	Adapter unknownTerm `koanf:"adapter"`
 	Rewards struct {
 		Judge unknownTerm `koanf:"judge"`
@@ -36,7 +40,7 @@ type ofSchedule struct{}
 func (ofSchedule) Acts(value func(key string) any, key string, _ bool) bool {
 	section, _, _ := strings.Cut(key, ".")
 	names, _ := value("schedule").([]any)
-	return section != "sft" && section != "grpo" || slices.Contains(names, any(section))
+	return section != "sft" && section != "grpo" && section != "generate" || slices.Contains(names, any(section))
 }
 
 func (ofSchedule) Checked(func(key string) any, string) bool { return true }
@@ -63,6 +67,9 @@ func TestUnknownKeys(t *testing.T) {
 		{"or all of them", "lr=1 schedule=[]", "unknown key lr (did you mean sft.lr or grpo.lr?)"},
 		{"both at once", "num_generations=4", "unknown key num_generations (did you mean grpo.group_size?)"},
 		{"a section that there is not", "trainer.lr=1", "unknown key trainer.lr (did you mean grpo.lr?)"},
+		{"another section's key", "lora.lr=1", "unknown key lora.lr (did you mean grpo.lr?)"},
+		{"a key of no section", "lora.policy=1", "unknown key lora.policy (did you mean policy?)"},
+		{"part of a name, where that itself does nothing", "lora.top=1", "unknown key lora.top (did you mean grpo.sample_top?)"},
 		{"a section with two letters swapped", "rewards.jugde.weight=1", "unknown key rewards.jugde.weight (did you mean rewards.judge.weight?)"},
 		{"a key below a value", "lora.rank.of=1", "unknown key lora.rank.of: lora.rank has no keys of its own, it takes an integer"},
 		{"a section's other name", "sft.learning_rate=1", "unknown key sft.learning_rate (did you mean sft.lr?)"},

@@ -327,7 +327,7 @@ func (c *Composer) edit(s *Schema, ed *editor, o *Override, sweep bool) error {
 		case f == nil:
 			return c.hintGroup(o, errorAt(Origin{Source: o.Text}, "%s", s.notFound(o.Key, c.suggest(s, o.Key, ed.root))))
 		case o.Op == opDelete && len(f.path) > 0 && !strings.HasSuffix(f.path, ".*") && ed.root.Find(o.Key) != nil:
-			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
+			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set %s", o.Key, f.instead())
 		}
 	}
 	return c.hintGroup(o, ed.apply(o))

@@ -28,6 +28,21 @@ func (f *field) synonyms(tag string) {
 	}
 }
 
+// instead says what is set of a key that cannot be deleted.
+func (f *field) instead() string {
+	switch {
+	case f.sub("weight") != nil:
+		return f.path + ".weight=0"
+	case f.sub("enabled") != nil:
+		return f.path + ".enabled=false"
+	case len(f.fields) > 0:
+		return "its keys"
+	case f.nullable:
+		return "it to another value or null"
+	}
+	return "it to another value"
+}
+
 // called reports whether other libraries call the field so.
 func (f *field) called(name string) bool {
 	return slices.ContainsFunc(f.also, func(theirs string) bool { return strings.EqualFold(theirs, name) })

@@ -74,6 +74,8 @@ func TestUnknownKeys(t *testing.T) {
 		{"a key below a value", "lora.rank.of=1", "unknown key lora.rank.of: lora.rank has no keys of its own, it takes an integer"},
 		{"a section's other name", "sft.learning_rate=1", "unknown key sft.learning_rate (did you mean sft.lr?)"},
 		{"Hydra's own keys", "output_dir=x", "unknown key output_dir (did you mean hydra.run.dir?)"},
+		{"a section to delete", "~adapter", "adapter is always there and cannot be deleted: set adapter.weight=0"},
+		{"or one with a switch", "~lora", "lora is always there and cannot be deleted: set lora.enabled=false"},
 		{"nothing alike anywhere", "xyzzy=1", "unknown key xyzzy" + noneNear("xyzzy")},
 		{"one value for a list", "schedule=sft", "want a list of text, got the text \"sft\": a list of one is schedule=[sft]"},
 		{"the start of a value", "policy=qwen", "want one of pointer, qwen2_5_vl, got qwen (did you mean qwen2_5_vl?)"},

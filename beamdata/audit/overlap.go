@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"fulcrum/internal/list"
 )
@@ -29,9 +30,12 @@ type Split struct {
 // Query is one query of a split. Equal contents mean the same question about the same picture; 0 = unknown.
 type Query struct {
 	ID      int64  // unique in its source
+	Name    string // as readers know it; "" = its ID
 	Content uint64 // hash of the policy's input
 	Group   uint64 // hash of the picture, whose queries a split should keep together; 0 = unknown
 }
+
+func (q Query) String() string { return cmp.Or(q.Name, strconv.FormatInt(q.ID, 10)) }
 
 // Overlap looks for queries that stand twice in a set, and for queries of a held-out set (one that does not
 // train) that stand in another one: by id, by content and, mildly, by group.
@@ -57,7 +61,7 @@ func content(q Query) uint64 { return q.Content }
 func duplicates(s Split) []Fault {
 	if n, a, _ := repeats(s.Of, id); n > 0 {
 		return []Fault{{Check: "duplicate_queries", Value: share(n, len(s.Of)),
-			Message: fmt.Sprintf("%s stand more than once (query %d, for example): they count double in every mean; drop the "+
+			Message: fmt.Sprintf("%s stand more than once (query %v, for example): they count double in every mean; drop the "+
 				"copies from the file", of(n, len(s.Of), s.description()), a)}}
 	}
 	n, a, b := repeats(s.Of, content)
@@ -69,19 +73,19 @@ func duplicates(s Split) []Fault {
 		why += ", or rows of the embedding table are constant"
 	}
 	return []Fault{graded("duplicate_queries", share(n, len(s.Of)), Duplicates,
-		fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.description()), a, b), why)}
+		fmt.Sprintf("%s repeat the content of another (queries %v and %v, for example)", of(n, len(s.Of), s.description()), a, b), why)}
 }
 
-// repeats counts the queries whose key an earlier query has, and returns the first pair of ids.
-func repeats(qs []Query, key func(Query) uint64) (n int, first, second int64) {
+// repeats counts the queries whose key an earlier query has, and returns the first pair.
+func repeats(qs []Query, key func(Query) uint64) (n int, first, second Query) {
 	order := list.Filter(qs, func(q Query) bool { return key(q) != 0 })
 	slices.SortStableFunc(order, func(a, b Query) int { return cmp.Compare(key(a), key(b)) })
 	for i := 1; i < len(order); i++ {
 		if key(order[i]) != key(order[i-1]) {
 			continue
 		}
-		if n == 0 || order[i-1].ID < first {
-			first, second = order[i-1].ID, order[i].ID
+		if n == 0 || order[i-1].ID < first.ID {
+			first, second = order[i-1], order[i]
 		}
 		n++
 	}
@@ -97,7 +101,7 @@ func leak(held, other Split) []Fault {
 	}
 	if n, a, _ := shared(held.Of, other.Of, id); n > 0 {
 		return []Fault{{Check: "split_leak", Value: share(n, total),
-			Message: fmt.Sprintf("%s are %s queries too (query %d, for example): %s; give it other queries", of(n, total, held.description()),
+			Message: fmt.Sprintf("%s are %s queries too (query %v, for example): %s; give it other queries", of(n, total, held.description()),
 				other.Name, a, means)}}
 	}
 	if n, a, b := shared(held.Of, other.Of, content); n > 0 {
@@ -106,7 +110,7 @@ func leak(held, other Split) []Fault {
 			advice = "; split by question and picture"
 		}
 		return []Fault{graded("split_leak", share(n, total), Leak,
-			fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)",
+			fmt.Sprintf("%s have the very content of a %s query under another id (query %v is query %v, for example)",
 				of(n, total, held.description()), other.Name, a, b),
 			means+advice)}
 	}
@@ -119,22 +123,22 @@ func leak(held, other Split) []Fault {
 }
 
 // shared counts the queries of held whose key is in other, and returns the first with its twin.
-func shared(held, other []Query, key func(Query) uint64) (n int, first, twin int64) {
-	in := make(map[uint64]int64, len(held)) // the held-out set is the smaller one
+func shared(held, other []Query, key func(Query) uint64) (n int, first, twin Query) {
+	in := make(map[uint64]*Query, len(held)) // the held-out set is the smaller one
 	for _, q := range held {
 		if k := key(q); k != 0 {
-			in[k] = -1
+			in[k] = nil
 		}
 	}
-	for _, q := range other {
-		if was, ok := in[key(q)]; ok && was < 0 {
-			in[key(q)] = q.ID
+	for i, q := range other {
+		if by, ok := in[key(q)]; ok && by == nil {
+			in[key(q)] = &other[i]
 		}
 	}
 	for _, q := range held {
-		if by, ok := in[key(q)]; ok && by >= 0 {
+		if by := in[key(q)]; by != nil {
 			if n == 0 {
-				first, twin = q.ID, by
+				first, twin = q, *by
 			}
 			n++
 		}

@@ -70,17 +70,17 @@ const fewPictures = 8
 
 // Pictures reports that most samples of a split show the same pictures, by what names them.
 func Pictures(s Split) []Fault {
-	counts, with, most, example := map[uint64]int{}, 0, 0, int64(0)
+	counts, with, most, example := map[uint64]int{}, 0, 0, Query{}
 	for _, q := range s.Of {
 		if q.Group == 0 {
 			continue
 		}
 		with++
 		if counts[q.Group]++; counts[q.Group] > most {
-			most, example = counts[q.Group], q.ID
+			most, example = counts[q.Group], q
 		}
 	}
-	return SharedPictures(s.description(), most, with, fmt.Sprintf("query %d, for example", example))
+	return SharedPictures(s.description(), most, with, fmt.Sprintf("query %v, for example", example))
 }
 
 // SharedPictures reports that most of the samples looked at show the same picture.

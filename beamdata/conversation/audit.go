@@ -64,6 +64,7 @@ func (d *describer) split(name string, trains bool, s *Set) (audit.Split, error)
 			if err != nil {
 				return out, err
 			}
+			q.Name = sample.Name
 			q.Content, q.Group = d.hash(&sample)
 		}
 		out.Of = append(out.Of, q)

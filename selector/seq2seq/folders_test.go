@@ -220,7 +220,7 @@ func TestGenerationKeys(t *testing.T) {
 		t.Errorf("with generation_config.json: %+v", g)
 	}
 	g = open(func(c map[string]any) {
-		delete(c, "forced_bos_token_id")
+		c["forced_bos_token_id"] = nil
 		c["force_bos_token_to_be_generated"], c["eos_token_id"] = true, []int{2, 7}
 		c["num_beams"], c["no_repeat_ngram_size"], c["min_length"], c["max_length"] = 4, 3, 56, 142
 	}, false)

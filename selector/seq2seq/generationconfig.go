@@ -42,7 +42,7 @@ func (c *Config) generationKeys(raw []byte, defaults string) error {
 	}
 	f.Pad = cmp.Or(f.Pad, new(int64))
 	f.Start = cmp.Or(f.Start, f.Pad)
-	if f.OldForced && len(f.ForcedBOS) == 0 && f.BOS != nil {
+	if f.OldForced && f.BOS != nil { // whatever forced_bos_token_id says, as transformers 5
 		f.ForcedBOS = json.RawMessage(fmt.Sprint(*f.BOS))
 	}
 	var err error

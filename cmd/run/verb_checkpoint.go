@@ -138,9 +138,11 @@ func readCheckpoint(path string) (*checkpointJSON, error) {
 	var bad []string
 	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
 		t := c.Weights[name]
-		values, err := t.Float32s()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", path, name, err)
+		var values []float32
+		if t.DType.IsFloat() { // position_ids are no parameters
+			if values, err = t.Float32s(); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", path, name, err)
+			}
 		}
 		out.Tensors = append(out.Tensors, tensorJSON{name, fmt.Sprint(t.DType), append([]int{}, t.Shape...)})
 		out.Parameters += len(values)

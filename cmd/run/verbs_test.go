@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fulcrum/internal/tensorfile"
 )
 
 func TestVerbs(t *testing.T) {
@@ -15,11 +17,17 @@ func TestVerbs(t *testing.T) {
 	dir, _ := trained(t)
 	data := beams(t, records())
 	beamFile, emb := strings.TrimPrefix(data[1], "data.beams="), strings.TrimPrefix(data[2], "data.embeddings=")
+	positions := filepath.Join(t.TempDir(), "clip.safetensors")
+	if err := tensorfile.WriteSafetensors(positions, []tensorfile.Tensor{{Name: "position_ids", DType: tensorfile.I64, Shape: []int{1},
+		Data: make([]byte, 8)}}, nil); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		name string
 		args []string
 		want []string
 	}{
+		{"checkpoint inspect integers", []string{"checkpoint", "inspect", positions}, []string{"1 tensors, 0 parameters", "position_ids", "I64 [1]"}},
 		{"checkpoint inspect a file", []string{"checkpoint", "inspect", filepath.Join(dir, "checkpoints/rce_epoch1.safetensors")},
 			[]string{"phase = rce", "epoch = 1", "selector.hidden_dim = 32", "config_hash", "F32 [32"}},
 		{"checkpoint inspect a run", []string{"checkpoint", "inspect", dir}, []string{"best.safetensors", "finite"}},

@@ -11,17 +11,25 @@ import (
 // times returns the product of its arguments as the library computes it, within limits: "a" * 10**10.
 func times(_ *exec.Evaluator, params *exec.VarArgs) *exec.Value {
 	left, right := params.Args[0], params.Args[1]
+	if right.IsString() { // 3 * "a"
+		left, right = right, left
+	}
+	for _, v := range []*exec.Value{left, right} {
+		if !v.IsNumber() && !v.IsBool() && (v == right || !v.IsString()) { // of which the library makes 0
+			panic(refused("* of " + natureOf(v) + ": want two numbers, or a text and a number"))
+		}
+	}
 	switch {
 	case left.IsString(): // 10**10 is a float to the library
-		text, n := left.String(), max(0, right.Float())
+		text, n := left.String(), max(0, numberOf(right))
 		if float64(len(text))*n > maxText {
 			exceed("a text of %d bytes %.0f times", len(text), n)
 		}
 		return exec.AsValue(strings.Repeat(text, int(n)))
 	case left.IsFloat() || right.IsFloat():
-		return exec.AsValue(left.Float() * right.Float())
+		return exec.AsValue(numberOf(left) * numberOf(right))
 	}
-	return exec.AsValue(left.Integer() * right.Integer())
+	return exec.AsValue(int(numberOf(left)) * int(numberOf(right)))
 }
 
 // divides is divide as a template calls it, with the line that it stands on.

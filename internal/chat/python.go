@@ -206,6 +206,17 @@ func defaults(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Val
 	return otherwise(e, in, params)
 }
 
+// ofSome is a filter of the library but for a list or text that is empty: of that there is none, where the library makes an empty text.
+func ofSome(name string) exec.FilterFunction {
+	return func(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
+		if !in.IsError() && in.CanSlice() && in.Len() == 0 {
+			return exec.AsValue(nil)
+		}
+		filter, _ := builtins.Filters.Get(name)
+		return filter(e, in, params)
+	}
+}
+
 // pythonFilters are filters that take the library's place.
 var pythonFilters = map[string]exec.FilterFunction{
 	"trim": func(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
@@ -216,6 +227,7 @@ var pythonFilters = map[string]exec.FilterFunction{
 		return trim(e, in, params)
 	},
 	"default": defaults, "d": defaults,
+	"first": ofSome("first"), "last": ofSome("last"),
 	"round": func(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 		given, err := arguments(params, "precision", "method")
 		precision := 0

@@ -52,6 +52,10 @@ func castArgument(args callArgs) (*elem, error) {
 
 // cast applies int, float, str, bool or json_str to a value, or to the values inside a container or sweep.
 func cast(name string, e *elem) (*elem, error) {
+	if e.kind == scalarElem || name == "json_str" && (e.kind == listElem || e.kind == dictElem) {
+		n, err := castScalar(name, e.toNode())
+		return scalarOf(n), err
+	}
 	c := *e
 	switch e.kind {
 	case rangeSweep, intervalSweep:
@@ -73,13 +77,7 @@ func cast(name string, e *elem) (*elem, error) {
 		}
 		c.cast = name
 		return &c, nil
-	case listElem, dictElem:
-		if name == "json_str" {
-			n, err := newString(jsonText(e.toNode()))
-			return scalarOf(n), err
-		}
-		fallthrough
-	case choiceSweep:
+	case listElem, dictElem, choiceSweep:
 		c.items = make([]*elem, len(e.items))
 		for i, x := range e.items {
 			v, err := cast(name, x)
@@ -89,12 +87,6 @@ func cast(name string, e *elem) (*elem, error) {
 			c.items[i] = v
 		}
 		return &c, nil
-	case scalarElem:
-		n, err := castScalar(name, e.node)
-		if err != nil {
-			return nil, err
-		}
-		return scalarOf(n), nil
 	}
 	return nil, fmt.Errorf("%s cannot be cast to %s", e.describe(), name)
 }

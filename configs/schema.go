@@ -253,13 +253,7 @@ func defaultValue(v reflect.Value, f *field) *Node {
 
 // Keys returns every dotted key, in the order of the structs.
 func (s *Schema) Keys() []string {
-	var out []string
-	s.root.walk(func(f *field) {
-		if len(f.fields) == 0 {
-			out = append(out, f.path)
-		}
-	})
-	return out
+	return s.root.below(func(f *field) bool { return len(f.fields) == 0 })
 }
 
 func (f *field) walk(visit func(*field)) {

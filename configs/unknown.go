@@ -37,8 +37,6 @@ func (f *field) instead() string {
 		return f.path + ".enabled=false"
 	case len(f.fields) > 0:
 		return "its keys"
-	case f.nullable:
-		return "it to another value or null"
 	}
 	return "it to another value"
 }
@@ -74,8 +72,9 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 		return []string{near}
 	}
 	outermost, _, _ := strings.Cut(key, ".")
-	found, byName := s.elsewhere(key, last, root), s.elsewhere(last, last, root) // trainer.lr
-	if section != nil && root != nil && len(byName) > 0 && s.acts(root, byName[0]) && oneKey(byName) &&
+	found, byName := s.elsewhere(key, last, root), s.elsewhere(last, last, root)                                 // trainer.lr
+	keys := list.Unique(list.Map(byName, func(path string) string { return path[strings.Index(path, ".")+1:] })) // of rce.lr, grpo.lr: lr
+	if section != nil && root != nil && len(keys) == 1 && s.acts(root, byName[0]) &&
 		(len(found) == 0 || !strings.HasSuffix(found[0], last) && !strings.HasPrefix(found[0], outermost+".")) {
 		return byName
 	}
@@ -83,12 +82,7 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 		return found
 	}
 	if section == nil {
-		var inside []string // rewards.jugde.weight
-		s.root.walk(func(f *field) {
-			if strings.HasPrefix(f.path, outermost+".") && f.key == last {
-				inside = append(inside, f.path)
-			}
-		})
+		inside := s.root.below(func(f *field) bool { return Covers(outermost, f.path) && f.key == last }) // rewards.jugde.weight
 		if near, ok := registry.Nearest(key, inside); ok {
 			return []string{near}
 		}
@@ -96,12 +90,9 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 			return byName
 		}
 	}
-	var all []string
-	s.root.walk(func(f *field) {
+	all := s.root.below(func(f *field) bool {
 		_, alike := registry.Nearest(last, []string{f.key})
-		if (alike || section == nil) && !strings.HasPrefix(key, f.path+".") { // the section that lacks the key is no key to set
-			all = append(all, f.path)
-		}
+		return (alike || section == nil) && !strings.HasPrefix(key, f.path+".") // the section that lacks the key is no key to set
 	})
 	if near, ok := registry.Nearest(key, all); ok {
 		return []string{near}
@@ -116,26 +107,16 @@ func (s *Schema) elsewhere(key, last string, root *Node) []string {
 	if f := s.root.sub(key); f != nil && f.kind != Map { // trainer.seed
 		return []string{key}
 	}
-	var ending, named, longer []string
 	acts := func(path string) bool { return root == nil || s.acts(root, path) }
-	s.root.walk(func(f *field) {
-		leaf := len(f.fields) == 0
-		if leaf && strings.HasSuffix(f.path, "."+key) {
-			ending = append(ending, f.path)
-		}
-		if f.called(last) {
-			named = append(named, f.path)
-		}
-		if leaf && strings.HasSuffix(f.path, "_"+last) && root != nil && acts(f.path) {
-			longer = append(longer, f.path)
-		}
-	})
-	found := ending
+	ending := func(with string) []string {
+		return s.root.below(func(f *field) bool { return len(f.fields) == 0 && strings.HasSuffix(f.path, with) })
+	}
+	found, longer := ending("."+key), list.Filter(ending("_"+last), func(path string) bool { return root != nil && acts(path) })
 	if len(found) == 0 {
-		found, longer = named, nil
+		longer = nil
+		found = s.root.below(func(f *field) bool { return f.called(last) })
 		if section, _, ok := strings.Cut(key, "."); ok { // grpo.clip_range means no key of rce
-			inside := slices.DeleteFunc(slices.Clone(named), func(path string) bool { return !strings.HasPrefix(path, section+".") })
-			if len(inside) > 0 {
+			if inside := list.Filter(found, func(path string) bool { return Covers(section, path) }); len(inside) > 0 {
 				return inside
 			}
 		}
@@ -148,10 +129,14 @@ func (s *Schema) elsewhere(key, last string, root *Node) []string {
 	return found
 }
 
-// oneKey reports whether paths differ in their outermost section only: rce.lr and grpo.lr.
-func oneKey(paths []string) bool {
-	first := paths[0][strings.Index(paths[0], ".")+1:]
-	return !slices.ContainsFunc(paths, func(path string) bool { return path[strings.Index(path, ".")+1:] != first })
+// below returns the paths of those fields below f that are wanted.
+func (f *field) below(wanted func(f *field) bool) (paths []string) {
+	f.walk(func(f *field) {
+		if wanted(f) {
+			paths = append(paths, f.path)
+		}
+	})
+	return paths
 }
 
 // suggest adds Hydra's own keys to what the schema suggests.
@@ -161,12 +146,10 @@ func (c *Composer) suggest(s *Schema, key string, root *Node) []string {
 		found = s.Suggest(key, root)
 	}
 	if parts := splitPath(key); len(found) == 0 {
-		c.hydraCheck.root.walk(func(f *field) {
-			if f.called(parts[len(parts)-1]) {
-				found = append(found, "hydra."+f.path)
-			}
-		})
-		found = found[:min(len(found), 1)]
+		theirs := c.hydraCheck.root.below(func(f *field) bool { return f.called(parts[len(parts)-1]) })
+		for _, path := range theirs[:min(len(theirs), 1)] {
+			found = []string{"hydra." + path}
+		}
 	}
 	return found
 }

@@ -85,11 +85,8 @@ func (c *Composed) UnreadNote(unread []Setting) string {
 func (c *Composed) reader(key string) string {
 	parts := splitPath(key)
 	for name, ok := parts[len(parts)-1], c.base.schema != nil; ok; _, name, ok = strings.Cut(name, "_") {
-		var all []string
-		c.base.schema.root.walk(func(f *field) {
-			if f.key == name && len(f.fields) == 0 && !Covers(ownSection, f.path) && c.base.schema.acts(c.job(), f.path) {
-				all = append(all, f.path)
-			}
+		all := c.base.schema.root.below(func(f *field) bool {
+			return f.key == name && len(f.fields) == 0 && !Covers(ownSection, f.path) && c.base.schema.acts(c.job(), f.path)
 		})
 		if near, ok := registry.Suggest(key[len(ownSection)+1:], all); ok {
 			return near

@@ -27,7 +27,7 @@ func TestVerbs(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{"checkpoint inspect integers", []string{"checkpoint", "inspect", positions}, []string{"1 tensors, 0 parameters", "position_ids", "I64 [1]"}},
+		{"checkpoint inspect integers", []string{"checkpoint", "inspect", positions}, []string{"0 parameters", "position_ids", "I64 [1]"}},
 		{"checkpoint inspect a file", []string{"checkpoint", "inspect", filepath.Join(dir, "checkpoints/rce_epoch1.safetensors")},
 			[]string{"phase = rce", "epoch = 1", "selector.hidden_dim = 32", "config_hash", "F32 [32"}},
 		{"checkpoint inspect a run", []string{"checkpoint", "inspect", dir}, []string{"best.safetensors", "finite"}},

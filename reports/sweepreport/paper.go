@@ -60,15 +60,17 @@ func (v *View) Arms() (out []arms.ComparedArm, without []string) {
 	return out, without
 }
 
-// judged is a setting as its study judges it: by the policy that it ended with and, against the first arm, by the rule of the answers.
+// judged is a setting as its study judges it: by the policy that it ended with and, against the first arm where nothing else differs,
+// by the rule of the answers.
 func (v *View) judged(s *setting, out arms.ComparedArm) arms.ComparedArm {
 	if s.arm == nil {
 		return out
 	}
 	out.Policy = s.last()
+	first := v.settings[0]
 	out.Answered = func(split, metric string) *arms.ArmComparison {
 		for _, a := range v.answers {
-			asked := a.condition == s.condition && a.Arm == s.arm.Name && a.Against == v.settings[0].arm.Name
+			asked := s.condition == first.condition && a.condition == first.condition && a.Arm == s.arm.Name && a.Against == first.arm.Name
 			for i, m := range append([]measure{{}}, v.measures()...) {
 				if asked && !m.best && cmp.Or(m.split, a.split) == split && cmp.Or(m.metric, a.Metric) == metric {
 					return append([]*arms.ArmComparison{a.c}, a.others...)[i]

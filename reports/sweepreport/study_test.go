@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/arms"
@@ -349,6 +350,32 @@ func TestStudyOfTwoShots(t *testing.T) {
 		"| Two’s top four | Two (last) |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("report.md does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// Where more than the arm is swept, the table of a paper takes the first row off each of the others, under any setting.
+func TestPaperOfConditions(t *testing.T) {
+	m := armMaker{t, t.TempDir(), 80, 0, "v0"}
+	study := &sweeps.Study{Arms: []sweeps.StudyArm{{Name: "a"}, {Name: "b"}},
+		Questions: []sweeps.StudyQuestion{{Ask: "Worth?", Arm: "b", Against: "a", Metric: "reward"}}}
+	var jobs []sweeps.Job
+	for at, lr := range []string{"1e-3", "1e-4"} {
+		for i, arm := range study.Arms {
+			for seed := range int64(3) {
+				j := m.run(len(jobs), "rce", seed, 0, 0.1*float64(at)+0.02*float64(i))
+				j.Params = map[string]string{sweeps.ArmKey: arm.Name, "seed": fmt.Sprint(seed), "rce.lr": lr}
+				j.Overrides = []string{"arm=" + arm.Name, fmt.Sprintf("seed=%d", seed), "rce.lr=" + lr}
+				jobs = append(jobs, j)
+			}
+		}
+	}
+	opt := sweeps.Options{Study: study, Dimensions: []sweeps.Dimension{{Key: sweeps.ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
+	told, _ := PageOf(t.TempDir(), jobs, opt).Arms()
+	rows, over := arms.ToldOf(told, "dev", "reward")
+	for _, r := range rows[1:4] {
+		if want := stat.Mean(r.QueryScores()) - stat.Mean(rows[0].QueryScores()); math.Abs(r.Difference.Mean-want) > 1e-9 {
+			t.Errorf("%s is %g over %s, want %g", r.Name, r.Difference.Mean, over, want)
 		}
 	}
 }

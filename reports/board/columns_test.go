@@ -10,7 +10,7 @@ import (
 )
 
 // What was chosen while an answer was on its way is asked for behind it: other columns, whose values the answer's version says nothing
-// of, and the lines of runs that have come into sight. Jobs that violate a constraint count in no mean.
+// of, and the lines of runs that have come into sight. Jobs that violate a constraint or were pruned count in no mean.
 func TestWhatIsAskedMeanwhile(t *testing.T) {
 	page := fmt.Sprintf("<!doctype html><script>%s</script>", webchart.Script(read("store.js"), read("columns.js"), read("sparks.js"),
 		[]byte("Object.assign(window, { Columns, Sparks, store, topsOf, groupWords, short });")))
@@ -41,9 +41,9 @@ func TestWhatIsAskedMeanwhile(t *testing.T) {
 		t.Errorf("in short %v, want %s", got, want)
 	}
 	got := w.js(`store.sweeps.set("w", { settings: { 0: 0, 1: 0, 2: 1, 3: 1 }, infeasible: [2] });
-		const runs = [0.1, 0.3, 0.9, 0.2].map((best, job) => ({ id: String(job), sweep: "w", job, best, metric: "reward", data: "d" }));
+		const runs = [0.1, 0.3, 0.9, 0.2, 0.8].map((best, job) => ({ id: String(job), sweep: "w", job: String(job), best, metric: "reward", data: "d", state: job === 4 ? "pruned" : "done" }));
 		const first = [...topsOf(runs).values()][0]; [groupWords(runs), first.of, first.tied, first.first.size].join(); `)
-	if want := "4 runs, mean 0.2000,2,2,1"; got != want {
+	if want := "5 runs, mean 0.2000,2,2,1"; got != want {
 		t.Errorf("settings, those tied and of one seed: %v, want %s", got, want)
 	}
 }

@@ -87,7 +87,8 @@ func (b *Board) seeds(of func(string) ([]alike, error), ids string, q url.Values
 	return a, nil
 }
 
-// settings are the runs of a sweep by what they differ in but for the seed, best first, as the sweep's report has them.
+// settings are the runs of a sweep by what they differ in but for the seed, best first, as the sweep's report has them: none that was
+// pruned, whose curve would cut the others' short, or violates a constraint.
 func (b *Board) settings(id string) ([]alike, error) {
 	_, opt, jobs, err := b.ledgerOf(id)
 	if err != nil {
@@ -98,7 +99,7 @@ func (b *Board) settings(id string) ([]alike, error) {
 		arm, label := setting.Jobs[0].Params[sweeps.ArmKey], cmp.Or(strings.Join(setting.Overrides, " "), "all seeds")
 		g := alike{label: strings.Replace(label, sweeps.ArmKey+"="+arm, opt.Study.Sets(arm), 1)}
 		for _, j := range setting.Jobs {
-			if e, ok := b.run(idOf(j.Dir)); ok && e.State != "failed" {
+			if e, ok := b.run(idOf(j.Dir)); ok && e.State != record.StateFailed && j.State != record.StatePruned && !sweeps.Violates(j) {
 				g.ids = append(g.ids, e.ID)
 			}
 		}

@@ -51,8 +51,8 @@ export function settingOf(run) {
   return n != null ? run.sweep + n : run.sweep || !run.overrides?.length ? run.id : [run.title, ...run.overrides.filter((o) => !isSeed(o))].join(" ");
 }
 
-// counts says whether a run's score stands for something: it has one, and satisfies the constraints of its sweep.
-const counts = (run) => run.best != null && !store.sweeps.get(run.sweep)?.infeasible?.includes(run.job);
+// counts says whether a run's score stands for something: it has one, was not pruned, and satisfies the constraints of its sweep.
+const counts = (run) => run.best != null && run.state !== "pruned" && !store.sweeps.get(run.sweep)?.infeasible?.includes(Number(run.job));
 
 // topsOf compares the runs that have ended by the means of their settings, those that can be compared: rivals → { of: settings,
 // tied: those that have the best, first: those of them with one seed: of several seeds none is the highest, their setting is }.

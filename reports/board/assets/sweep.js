@@ -92,10 +92,12 @@ export class SweepView {
     this.means.show(answer.settings);
   }
 
+  // better orders jobs as their report does: those that count in front of those that violate a constraint, and pruned ones behind.
   better(a, b) {
     if (this.sweep.mixed) return 0;
     const x = a.objectives?.[0] ?? null, y = b.objectives?.[0] ?? null;
-    if (x == null || y == null) return (x == null) - (y == null);
+    const last = (j, v) => v == null ? 3 : j.state !== "done" ? 2 : j.infeasible ? 1 : 0;
+    if (last(a, x) !== last(b, y) || x == null) return last(a, x) - last(b, y);
     return this.sweep.objectives[0]?.minimize ? x - y : y - x;
   }
 
@@ -143,7 +145,7 @@ export class SweepView {
     if (!jobs.length) return;
     const minimize = w.objectives[0].minimize;
     let best = null;
-    const line = jobs.map((j) => best = j.infeasible ? best : best == null ? j.objectives[0] : minimize ? Math.min(best, j.objectives[0]) : Math.max(best, j.objectives[0]));
+    const line = jobs.map((j) => best = j.infeasible || j.state !== "done" ? best : best == null ? j.objectives[0] : minimize ? Math.min(best, j.objectives[0]) : Math.max(best, j.objectives[0]));
     this.chart.show([{ label: w.objectives[0].name, colour: colour(0), x: jobs.map((j) => j.number), y: jobs.map((j) => j.objectives[0]), dots: true, apart: true },
       ...(w.sweep.seeds || w.mixed ? [] : [{ label: "best so far", colour: colour(1), x: jobs.map((j) => j.number), y: line }])], { smooth: 0 }); // of seeds, and of jobs with metrics of their own, none is the best
   }

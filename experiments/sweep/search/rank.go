@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
@@ -13,23 +14,27 @@ import (
 // ranked returns the trials with a result from the best to the worst: feasible ones before those that
 // violate a constraint, which are ordered by how much they do. With several objectives a trial comes before
 // another when fewer others dominate it, front by front (Deb et al. 2002), and within a front where it is
-// less crowded. A pruned trial counts with the best value that it had reached. Ties go to the earlier trial.
+// less crowded; one that was pruned, whose cost is that of a part, comes behind those that are done. With one objective a pruned
+// trial counts with the best value that it had reached. Ties go to the earlier trial.
 func ranked(history []sweeper.Trial) []sweeper.Trial {
-	var feasible, violating []sweeper.Trial
+	var feasible, pruned, violating []sweeper.Trial
 	for _, t := range byNumber(history) {
 		switch {
 		case !ended(t):
 		case t.Violation > 0 || math.IsNaN(t.Violation):
 			violating = append(violating, t)
+		case t.State == launcher.Pruned && len(t.Losses) > 1:
+			pruned = append(pruned, t)
 		default:
 			feasible = append(feasible, t)
 		}
 	}
 	slices.SortStableFunc(violating, func(a, b sweeper.Trial) int { return cmp.Compare(number(a.Violation), number(b.Violation)) })
-	if len(feasible) > 0 && len(feasible[0].Losses) > 1 {
-		return append(slices.Concat(list.Map(fronts(feasible), spread)...), violating...)
+	if several := append(fronts(feasible), fronts(pruned)...); len(several) > 0 && len(several[0][0].Losses) > 1 {
+		feasible = slices.Concat(list.Map(several, spread)...)
+	} else {
+		slices.SortStableFunc(feasible, func(a, b sweeper.Trial) int { return cmp.Compare(loss(a), loss(b)) })
 	}
-	slices.SortStableFunc(feasible, func(a, b sweeper.Trial) int { return cmp.Compare(loss(a), loss(b)) })
 	return append(feasible, violating...)
 }
 

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,7 +245,7 @@ func (c *controller) propose() error {
 	if p.search == nil {
 		return nil
 	}
-	under := len(c.jobs) - CountEnded(c.jobs)
+	under := list.Count(c.jobs, func(j ledger.Job) bool { return !launcher.Ended(j.State) && j.State != launcher.Lost }) // lost: given up
 	for ; under < p.options.NJobs && len(c.jobs) < c.trials() && c.halted == ""; under++ {
 		params, err := p.search.Next(c.history())
 		if err != nil {
@@ -277,6 +278,9 @@ func (c *controller) history() []sweeper.Trial {
 	trials := make([]sweeper.Trial, len(c.jobs))
 	for i, job := range c.jobs {
 		trials[i] = sweeper.Trial{Number: job.Num, Params: job.Params, State: job.State, Violation: float64(job.Violation)}
+		if job.State == launcher.Lost {
+			trials[i].State = launcher.Failed // nothing is to come of it
+		}
 		for _, o := range job.Objectives {
 			trials[i].Losses = append(trials[i].Losses, o.Loss())
 		}
@@ -327,8 +331,9 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	switch a.State {
 	case launcher.Done, launcher.Pruned:
 		job.State, job.Cause, job.Tail = a.State, "", nil
-		if err := result(c.plan.dir, c.plan.goals, job); err != nil { // all jobs would come to the same
-			job.State, job.Cause = launcher.Failed, err.Error()
+		err := cmp.Or(result(c.plan.dir, c.plan.goals, job), c.alike(job))
+		if err != nil { // all jobs would come to the same
+			job.State, job.Cause, job.Objectives = launcher.Failed, err.Error(), nil
 			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); resume with another "+
 				"hydra.sweeper.objective", job.Num, err)
 		}
@@ -342,6 +347,18 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 		c.say("%-5s %s\n", label, c.ending(job, a))
 	}
 	return c.ledger.Update(*job)
+}
+
+// alike refuses a trial that a search would learn from as if it were measured like the others: without hydra.sweeper.objective each
+// run is judged by a metric of its own.
+func (c *controller) alike(job *ledger.Job) error {
+	search := c.plan.search != nil && c.plan.sweeper != "random" && c.plan.sweeper != "sobol" // those learn nothing
+	for _, other := range c.jobs {
+		if search && len(other.Objectives) > 0 && len(job.Objectives) > 0 && other.Objectives[0].Name != job.Objectives[0].Name {
+			return fmt.Errorf("its own metric is %s, that of job %d %s", job.Objectives[0].Name, other.Num, other.Objectives[0].Name)
+		}
+	}
+	return nil
 }
 
 // lostAgain is how many lost attempts at a job are made good by another one: a node that failed is not

@@ -54,7 +54,7 @@ func (v *View) writeSettings(d *page.Document) {
 		table.Column("starts from", v.startWords)
 		table.Column("overrides", func(s *setting) string { return page.TableCode(s.arm.Overrides) })
 	}
-	table.Column(">results", func(s *setting) string { return fmt.Sprintf("%d/%d", s.Results(), len(s.Jobs)) })
+	table.Column(">results", func(s *setting) string { return fmt.Sprintf("%d/%d", s.Results, len(s.Jobs)) })
 	for i, o := range v.Opt.Objectives {
 		table.Column(">"+page.Plain(o.Name)+" (mean ± sd)", func(s *setting) string { return meanSD(s.Values[i]) })
 		table.Column(">min … max", func(s *setting) string {
@@ -65,7 +65,7 @@ func (v *View) writeSettings(d *page.Document) {
 		})
 	}
 	if len(v.Opt.Constraints) > 0 {
-		table.Column(">infeasible", func(s *setting) string { return fmt.Sprintf("%d/%d", s.Infeasible, s.Results()) })
+		table.Column(">infeasible", func(s *setting) string { return fmt.Sprintf("%d/%d", s.Infeasible, s.Results) })
 	}
 	if v.Count(func(j sweeps.Job) bool { return j.Seconds > 0 }) > 0 {
 		table.Column(">time of a run", func(s *setting) string { return v.meanTime(s, func(j sweeps.Job) float64 { return j.Seconds }) })

@@ -194,6 +194,22 @@ func TestRepeatedJobsCountOnce(t *testing.T) {
 	}
 }
 
+// A result that violates a constraint counts in its setting's mean only where all do.
+func TestMeansOfSettingsAreOfFeasibleJobs(t *testing.T) {
+	var jobs []sweeps.Job
+	for i, value := range []float64{0.5, 0.9, 0.4, 0.6} {
+		jobs = append(jobs, sweeps.Job{Number: i, State: record.StateDone, Objectives: []float64{value},
+			Overrides: []string{fmt.Sprintf("rce.lr=1e-%d", 3+i/2), fmt.Sprintf("seed=%d", i%2)}, Violation: []float64{0, 1, 1, 1}[i]})
+	}
+	v := newView("", jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}})
+	for i, want := range []string{"[0.5] 2 1 0", "[0.4 0.6] 2 2 1"} {
+		s := v.settings[i]
+		if got := fmt.Sprint(s.Values[0], s.Results, s.Infeasible, s.Class()); got != want {
+			t.Errorf("%s: values, results, infeasible and class %s, want %s", s.label(), got, want)
+		}
+	}
+}
+
 // A setting that loses is said to lose.
 func TestGainCellsCountBothVerdicts(t *testing.T) {
 	v := &View{gains: map[int]seedGain{0: {mean: -0.1, verdict: stats.Worse}, 1: {mean: 0.3, verdict: stats.Better},

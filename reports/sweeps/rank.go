@@ -21,7 +21,8 @@ import (
 type Setting struct {
 	Overrides  []string // that not all settings have
 	Jobs       []Job
-	Values     [][]float64 // [objective][job]: of those that are done with finite objectives
+	Values     [][]float64 // [objective][job]: of those that are done with finite objectives and violate no constraint; of all where all do
+	Results    int         // jobs that are done with finite objectives
 	Infeasible int         // of these
 }
 
@@ -335,12 +336,12 @@ func (v *Model) settingsOf() []*Setting {
 	var settings []*Setting
 	for _, jobs := range stats.GroupBy(v.ByNumber, func(j Job) string { return strings.Join(overrides(j), "\x00") }) {
 		jobs = v.Distinct(jobs)
-		s := &Setting{Overrides: overrides(jobs[0]), Jobs: jobs, Values: make([][]float64, len(v.Opt.Objectives))}
+		s := &Setting{Overrides: overrides(jobs[0]), Jobs: jobs, Values: make([][]float64, len(v.Opt.Objectives)),
+			Results: list.Count(jobs, v.HasResult), Infeasible: list.Count(jobs, v.Infeasible)}
 		for _, j := range jobs {
-			if !v.HasResult(j) {
+			if !v.HasResult(j) || Violates(j) && s.Infeasible < s.Results {
 				continue
 			}
-			s.Infeasible += stats.BoolInt(Violates(j))
 			for i := range s.Values {
 				if !v.Opt.Mixed || Finite(j.Objectives[i]) {
 					s.Values[i] = append(s.Values[i], j.Objectives[i])
@@ -364,20 +365,12 @@ func (v *Model) Distinct(jobs []Job) []Job {
 	return list.Map(seeds, func(same []Job) Job { return same[max(slices.IndexFunc(same, v.HasResult), 0)] })
 }
 
-// Results is how many of a setting's jobs have one.
-func (s *Setting) Results() (n int) {
-	for _, values := range s.Values {
-		n = max(n, len(values))
-	}
-	return n
-}
-
 // Class is the order of settings in tables: results, results that all violate a constraint, none.
 func (s *Setting) Class() int {
-	switch n := s.Results(); {
-	case n == 0:
+	switch s.Results {
+	case 0:
 		return 2
-	case s.Infeasible == n:
+	case s.Infeasible:
 		return 1
 	}
 	return 0

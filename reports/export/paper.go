@@ -301,6 +301,14 @@ func letters(lines [][]string) (n int) {
 	return n
 }
 
+// reference is what a caption calls what gains are over.
+func (b *paperBlock) reference() string {
+	if b.over == "initial policy" && b.arms > 1 {
+		return "the policy that each began with"
+	}
+	return strings.Replace(b.over, "initial", "the initial", 1)
+}
+
 // caption says how the table is to be read.
 func caption(blocks []*paperBlock, columns []string) string {
 	first, of := blocks[0], "gain"
@@ -311,12 +319,16 @@ func caption(blocks []*paperBlock, columns []string) string {
 		return slices.ContainsFunc(any, func(c string) bool { return slices.Contains(columns, c) })
 	}
 	var with []string
-	if has("gain") && first.over != "" {
-		over := strings.Replace(first.over, "initial", "the initial", 1)
-		if over == "the initial policy" && first.arms > 1 {
-			over = "the policy that each began with"
+	if gained := list.Filter(blocks, func(b *paperBlock) bool { return b.over != "" }); has("gain") && len(gained) > 0 {
+		overs := list.Map(gained, (*paperBlock).reference)
+		if len(list.Unique(overs)) == 1 {
+			overs = overs[:1]
+		} else {
+			overs = list.Map(gained, func(b *paperBlock) string {
+				return b.reference() + " in " + results.MetricName(b.metric) + " on " + b.split
+			})
 		}
-		with = append(with, "gains over "+over)
+		with = append(with, "gains over "+page.Joined(overs))
 	}
 	if first.arms > 1 && has("difference", "p", "verdict") {
 		of, with = "difference", append(with, "differences from "+first.first().Name)

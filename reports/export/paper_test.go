@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/arms"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -129,14 +130,18 @@ func TestPaperTableTellsAll(t *testing.T) {
 	for i, r := range two {
 		for _, e := range r.Evaluations {
 			for k := range e.Scores {
-				e.Scores[k] += []float64{0, 0.1, 0.1, 0}[i]
+				if e.Policy == record.PolicyBest {
+					e.Scores[k] += []float64{0, 0.1, 0.1, 0}[i]
+				}
 			}
 		}
 	}
 	tied := seededRuns(t)[:2]
-	for i := range tied[1].Evaluations {
-		for k := range tied[1].Evaluations[i].Scores {
-			tied[1].Evaluations[i].Scores[k] = tied[0].Evaluations[i].Scores[k] + 0.001*float64(k%3-1)
+	for i, e := range tied[1].Evaluations {
+		for k := range e.Scores {
+			if e.Policy == record.PolicyBest {
+				e.Scores[k] = tied[0].Evaluations[i].Scores[k] + 0.001*float64(k%3-1)
+			}
 		}
 	}
 	// Two seeds far apart with a mean between the best and the majority answer, which is not separable from the best.
@@ -245,5 +250,22 @@ func readLatex(t *testing.T, text string) {
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "Overfull") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A caption names what the gains of each column are over.
+func TestCaptionNamesEveryReference(t *testing.T) {
+	block := func(metric, over string, n int) *paperBlock {
+		scored := arms.Told{Arm: arms.Arm{Seeds: []int64{0}, QueryIDs: []int64{1, 2}, Scores: [][]float64{{0, 1}}}}
+		return &paperBlock{split: "dev", metric: metric, over: over, arms: n, rows: slices.Repeat([]arms.Told{scored}, n)}
+	}
+	for want, blocks := range map[string][]*paperBlock{
+		"gains over the policy that each began with.": {block("reward", "initial policy", 2), block("accuracy", "initial policy", 2)},
+		"gains over similarity in reward on dev and the policy that each began with in loss on dev.": {
+			block("reward", "similarity", 2), block("loss", "initial policy", 2)},
+	} {
+		if got := caption(blocks, []string{"gain"}); !strings.Contains(got, want) {
+			t.Errorf("%s: want %s", got, want)
+		}
 	}
 }

@@ -192,6 +192,9 @@ func (d *Diff) settings(a, b DiffSide) {
 	left, via := a.linked()
 	right, viaB := b.linked()
 	for _, one := range differences(left, right) {
+		if one.B == nil && a.Kind == diffSweep && b.Kind == DiffRun || one.A == nil && a.Kind == DiffRun && b.Kind == diffSweep {
+			continue // the file of a sweep has what this run does not read, too
+		}
 		one.Via = cmp.Or(via[one.Key], viaB[one.Key])
 		file := locatesData(one.Key, left["data.name"])
 		switch {

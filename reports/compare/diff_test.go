@@ -171,6 +171,13 @@ func TestDiffOfSweeps(t *testing.T) {
 	if want := "what differs: 2 settings, 1 fact of code and machine, 2 jobs without a counterpart"; d.Verdict() != want {
 		t.Errorf("verdict %q, want %q", d.Verdict(), want)
 	}
+	one, err := ReadDiffRun(diffRun(t, "seed: 0\n", "{}", endedAs("f", "", "c", nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err = DiffOf(sweep("1", "c", "0,1"), one); err != nil || summed(d.Settings) != "seed 0,1 (one a job)→0" {
+		t.Errorf("a job that does not read lr: %q, %v", summed(d.Settings), err)
+	}
 	if d, err = DiffOf(sweep("1", "c", "0,1"), sweep("1", "c", "0,1")); err != nil || !d.Same {
 		t.Errorf("two equal sweeps: %+v, %v", d, err)
 	}

@@ -202,7 +202,7 @@ func (e armError) needed(mean float64, n int, opt stats.Options) (questions, see
 	if now > 0 {
 		left -= t(now) * t(now) * own
 	}
-	if left > 0 {
+	if left > 0 && now != 2 { // of the spread over two seeds too little is known
 		if wanted := math.Ceil(z * z * e.question * float64(n) / left); wanted <= 1e12 {
 			questions = max(int(wanted), 2)
 		}

@@ -129,7 +129,7 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 		a.Clusters = b.Clusters
 	}
 	opt.Most = record.Most(a.evaluation(), b.evaluation())
-	paired, sums, err := stats.DifferenceOf(overSeeds(a.Scores), overSeeds(b.Scores), a.Clusters, opt)
+	paired, err := stats.DifferenceOf(overSeeds(a.Scores), overSeeds(b.Scores), a.Clusters, opt)
 	if err != nil {
 		return none, err
 	}
@@ -145,7 +145,7 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
 	}
 	if e.seeds() == 0 {
-		c.P, c.PFloor = stats.SignFlip(sums, opt.ForTests(c.Tests()))
+		c.Flip(c.Tests())
 	} else {
 		c.P = e.beyond(math.Abs(c.Mean))
 	}
@@ -229,7 +229,7 @@ func (c ArmComparison) Sentence(what, against, metric string) string {
 	if !staged && c.Questions > c.N {
 		ways = append(ways, page.Plural(stats.RoundUp(c.Questions), "question"))
 	}
-	if n := min(c.Seeds, c.SeedsOf); !staged && n > 2 && c.SeedsNeeded > n { // of the spread over two seeds too little is known
+	if n := min(c.Seeds, c.SeedsOf); !staged && n > 2 && c.SeedsNeeded > n {
 		ways = append(ways, page.Plural(stats.RoundUp(c.SeedsNeeded), "seed"))
 	}
 	if len(ways) > 0 {

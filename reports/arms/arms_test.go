@@ -301,3 +301,18 @@ func TestQuestionsDoNotAverageSeedsAway(t *testing.T) {
 		t.Errorf("%s, %d questions, %d seeds", c.Verdict, c.Questions, c.SeedsNeeded)
 	}
 }
+
+// Of the spread over two seeds too little is known to say how many questions would settle a difference: their interval is not a matter
+// of questions.
+func TestTwoSeedsNameNoQuestions(t *testing.T) {
+	for seeds, want := range map[int]bool{2: false, 3: true} {
+		a := armWith(rand.New(rand.NewPCG(5, 6)), seeds, 60, 0.05, 0, 0, 0.5)
+		c, err := a.Against(zeroArm(a), quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(c.Sentence("A", "B", "reward"), "would take about"); got != want {
+			t.Errorf("%d seeds: %s", seeds, c.Sentence("A", "B", "reward"))
+		}
+	}
+}

@@ -77,11 +77,11 @@ func adversary(t *testing.T, seed uint64, runs, questions int, spends bool) int 
 				if spends {
 					of.Look = LookAt(look)
 				}
-				p, sums, err := DifferenceOf([][]float64{reward, accuracy}[m], zero, nil, DefaultOptions())
+				p, err := DifferenceOf([][]float64{reward, accuracy}[m], zero, nil, DefaultOptions())
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p.Correction = of; Names(&p, sums) {
+				if p.Correction = of; Names(&p) {
 					return look
 				}
 			}

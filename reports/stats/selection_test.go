@@ -51,14 +51,14 @@ func TestTheBestOfManyCheckpointsIsNoFalseWinner(t *testing.T) {
 						best = s
 					}
 				}
-				c, sums, err := DifferenceOf(best, zeros, nil, DefaultOptions())
+				c, err := DifferenceOf(best, zeros, nil, DefaultOptions())
 				if err != nil {
 					panic(err)
 				}
 				if corrected {
 					c.ChosenFrom = len(scores)
 				}
-				return Names(&c, sums)
+				return Names(&c)
 			})
 		}
 		plain, corrected := rate(false), rate(true)
@@ -91,11 +91,11 @@ func TestClustersOfQuestionsAreNoFalseWinners(t *testing.T) {
 				if !known {
 					clusters = nil
 				}
-				c, sums, err := DifferenceOf(d, zeros, clusters, DefaultOptions())
+				c, err := DifferenceOf(d, zeros, clusters, DefaultOptions())
 				if err != nil {
 					panic(err)
 				}
-				return Names(&c, sums)
+				return Names(&c)
 			})
 		}
 		alone, known := rate(false), rate(true)
@@ -175,7 +175,7 @@ func TestRoughIntervalsSaySo(t *testing.T) {
 			for j := range scores {
 				scores[j] = tc.Draw(rng)
 			}
-			c, _, err := DifferenceOf(scores, zeros, nil, DefaultOptions())
+			c, err := DifferenceOf(scores, zeros, nil, DefaultOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -113,11 +113,11 @@ func simulate(p Population, seed uint64, n, sims, bcaSims int) tally {
 				for k := range scores {
 					scores[k] = p.Draw(rng)
 				}
-				c, sums, err := DifferenceOf(scores, zeros, nil, DefaultOptions())
+				c, err := DifferenceOf(scores, zeros, nil, DefaultOptions())
 				if err != nil {
 					panic(err)
 				}
-				named := p.Mean == 0 && Names(&c, sums)
+				named := p.Mean == 0 && Names(&c)
 				if i < bcaSims && c.BCa == (Interval{}) {
 					c.BCa = BootstrapBCa(c.Values, DefaultOptions())
 				}
@@ -140,12 +140,12 @@ func simulate(p Population, seed uint64, n, sims, bcaSims int) tally {
 
 // Names says whether a comparison names a winner as a report does. That takes three tests; what is slow waits for what
 // is not.
-func Names(c *Paired, sums []float64) bool {
+func Names(c *Paired) bool {
 	tests := c.Tests()
 	if !StudentInterval(c.Mean, c.SE, len(c.Values), 1-0.05/tests).Excludes(0) {
 		return false
 	}
-	if c.P, c.PFloor = SignFlip(sums, c.opt.ForTests(tests)); c.P*tests >= 0.05 {
+	if c.Flip(tests); c.P*tests >= 0.05 {
 		return false
 	}
 	Settle([]*Paired{c})

@@ -146,38 +146,39 @@ func ComparePaired(scores, reference []float64, clusters []int64, opt Options) (
 	return p, err
 }
 
-// comparePaired computes the differences and their p-value. settle adds intervals and verdict, once it is known how
+// PairedDifference computes the differences and their p-value. Settle adds intervals and verdict, once it is known how
 // many comparisons are made together. of says what each of them is corrected for by itself.
 func PairedDifference(scores, reference []float64, clusters []int64, of Correction, opt Options) (Paired, error) {
-	p, sums, err := DifferenceOf(scores, reference, clusters, opt)
+	p, err := DifferenceOf(scores, reference, clusters, opt)
 	if err != nil {
 		return p, err
 	}
 	p.Correction = of
-	p.P, p.PFloor = SignFlip(sums, opt.ForTests(p.Tests()))
+	p.Flip(p.Tests())
 	return p, nil
 }
 
-// difference computes what a comparison is made of, without anything that takes resamples. It also returns the
-// differences that a permutation test flips.
-func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (Paired, []float64, error) {
+// Flip takes P by the sign-flip permutation test, as one of so many tests.
+func (p *Paired) Flip(tests float64) { p.P, p.PFloor = SignFlip(p.flips, p.opt.ForTests(tests)) }
+
+// DifferenceOf computes what a comparison is made of, without anything that takes resamples.
+func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (Paired, error) {
 	if len(scores) != len(reference) {
-		return Paired{}, nil, fmt.Errorf("paired comparison: %d scores against %d: want the same questions", len(scores), len(reference))
+		return Paired{}, fmt.Errorf("paired comparison: %d scores against %d: want the same questions", len(scores), len(reference))
 	}
 	n, g := len(scores), NewGrouping(clusters)
 	switch {
 	case n < 2:
-		return Paired{}, nil, fmt.Errorf("paired comparison: %d questions: want at least 2", n)
+		return Paired{}, fmt.Errorf("paired comparison: %d questions: want at least 2", n)
 	case g.Units(n) < 2:
-		return Paired{}, nil, fmt.Errorf("paired comparison: all %d questions are one cluster: want at least 2 (eval.cluster)", n)
+		return Paired{}, fmt.Errorf("paired comparison: all %d questions are one cluster: want at least 2 (eval.cluster)", n)
 	}
 	diff := make([]float64, n)
 	changed := 0
 	for i := range diff {
 		diff[i] = scores[i] - reference[i]
 		if math.IsNaN(diff[i]) || math.IsInf(diff[i], 0) {
-			return Paired{}, nil, fmt.Errorf("paired comparison: question %d: scores %g and %g: want finite numbers", i, scores[i],
-				reference[i])
+			return Paired{}, fmt.Errorf("paired comparison: question %d: scores %g and %g: want finite numbers", i, scores[i], reference[i])
 		}
 		if diff[i] != 0 {
 			changed++
@@ -195,7 +196,7 @@ func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (P
 	p.cut()
 	p.Rough = roughness(values, changed)
 	p.flips = g.sums(diff)
-	return p, p.flips, nil
+	return p, nil
 }
 
 func (p *Paired) cut() {
@@ -222,7 +223,7 @@ func Settle(family []*Paired) { SettleAmong(family, len(family), nil) }
 func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *Interval) {
 	raw := list.Map(family, func(p *Paired) float64 {
 		if p.PFloor && p.flips != nil { // in a large family so few patterns may not be enough for a verdict
-			p.P, p.PFloor = SignFlip(p.flips, p.opt.ForTests(float64(size)*p.Tests()*p.Stage.tests()))
+			p.Flip(float64(size) * p.Tests() * p.Stage.tests())
 		}
 		return p.Among(p.P)
 	})

@@ -189,6 +189,17 @@ func overSeeds(scores [][]float64) []float64 {
 	return mean
 }
 
+// differs says whether another arm of the name has another mean by a seed that both have.
+func (a Arm) differs(other Arm) bool {
+	for i, mean := range other.SeedMeans() {
+		at := slices.Index(a.Seeds, other.Seeds[i])
+		if a.Name == other.Name && at >= 0 && math.Abs(mean-stat.Mean(a.Scores[at])) > 1e-9 {
+			return true
+		}
+	}
+	return false
+}
+
 // SeedMeans returns the mean over questions of each seed, [S].
 func (a Arm) SeedMeans() []float64 { return seedMeans(a.Scores) }
 

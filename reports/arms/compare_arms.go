@@ -359,12 +359,17 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	d.Paragraph("%s", t.unsplit)
 }
 
-// shared are the baselines, which are those of the first arm, where every arm was scored as it was; nil elsewhere.
+// shared are the baselines of the first arm that are everybody's: none where an arm was not scored as it was, and none that scored
+// otherwise beside another arm of the same seed, by other shots or from another start.
 func (t ArmTable) shared() []Arm {
 	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return r.refused.Why != "" && r.refused != askedElsewhere }) {
 		return nil
 	}
-	return t.baselines
+	return list.Filter(t.baselines, func(b Arm) bool {
+		return !slices.ContainsFunc(t.Rows, func(r armRow) bool {
+			return slices.ContainsFunc(BaselinesOf(r.runs, t.Split, t.Metric), b.differs)
+		})
+	})
 }
 
 // Told is a row of a table of arms: its score, its gain over the first baseline, and its difference from the first arm; nil of a baseline.

@@ -95,3 +95,16 @@ func TestThreeTermsWantOneStart(t *testing.T) {
 		t.Errorf("%d splits, %q", len(table.split), table.unsplit)
 	}
 }
+
+// A table shows the baselines of all its arms: not the initial policy of the first one where another began elsewhere.
+func TestBaselinesAreEverybodys(t *testing.T) {
+	for shift, want := range map[float64]int{0: 1, 0.05: 0} {
+		runs := []*record.Run{controlledRun("none", 0, 0.1), controlledRun("majority", 0, 0.1)}
+		for k := range runs[1].Evaluations[0].Scores {
+			runs[1].Evaluations[0].Scores[k] += shift
+		}
+		if got := ArmTables(ArmsOf(runs), nil, 0)[0].shared(); len(got) != want {
+			t.Errorf("starts that are %g apart: %d baselines of all, want %d", shift, len(got), want)
+		}
+	}
+}

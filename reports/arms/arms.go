@@ -191,13 +191,10 @@ func overSeeds(scores [][]float64) []float64 {
 
 // differs says whether another arm of the name has another mean by a seed that both have.
 func (a Arm) differs(other Arm) bool {
-	for i, mean := range other.SeedMeans() {
-		at := slices.Index(a.Seeds, other.Seeds[i])
-		if a.Name == other.Name && at >= 0 && math.Abs(mean-stat.Mean(a.Scores[at])) > 1e-9 {
-			return true
-		}
-	}
-	return false
+	return a.Name == other.Name && slices.ContainsFunc(stat.Indices(len(a.Seeds)), func(i int) bool {
+		at := slices.Index(other.Seeds, a.Seeds[i])
+		return at >= 0 && math.Abs(stat.Mean(other.Scores[at])-stat.Mean(a.Scores[i])) > 1e-9
+	})
 }
 
 // SeedMeans returns the mean over questions of each seed, [S].

@@ -359,15 +359,20 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	d.Paragraph("%s", t.unsplit)
 }
 
-// shared are the baselines of the first arm that are everybody's: none where an arm was not scored as it was, and none that scored
-// otherwise beside another arm of the same seed, by other shots or from another start.
+// shared are the baselines of the first arm that are everybody's.
 func (t ArmTable) shared() []Arm {
 	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return r.refused.Why != "" && r.refused != askedElsewhere }) {
-		return nil
+		return nil // an arm was not scored as it was
 	}
-	return list.Filter(t.baselines, func(b Arm) bool {
-		return !slices.ContainsFunc(t.Rows, func(r armRow) bool {
-			return slices.ContainsFunc(BaselinesOf(r.runs, t.Split, t.Metric), b.differs)
+	return Everybodys(t.baselines, list.Map(t.Rows, func(r armRow) []*record.Run { return r.runs }), t.Split, t.Metric)
+}
+
+// Everybodys are the baselines of one arm that others have too: none that scored otherwise beside the runs of one by the same seed, by
+// other shots or from another start.
+func Everybodys(baselines []Arm, arms [][]*record.Run, split, metric string) []Arm {
+	return list.Filter(baselines, func(b Arm) bool {
+		return !slices.ContainsFunc(arms, func(runs []*record.Run) bool {
+			return slices.ContainsFunc(BaselinesOf(runs, split, metric), b.differs)
 		})
 	})
 }

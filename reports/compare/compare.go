@@ -223,33 +223,18 @@ type comparisonEntry struct {
 	refused arms.Refused
 }
 
-// key names a comparison: evaluations of one key are of one kind.
-type key struct {
-	split, metric string
-	shots         int // 0 of answers: they compare whatever their limit of tokens
-}
-
 // comparisonTables also returns how many comparisons the page makes together.
 func comparisonTables(runs []*record.Run) (tables []comparisonTable, family int) {
+	type key struct{ split, metric string }
 	var keys []key
-	final := make([]map[key]record.Evaluation, len(runs)) // of each run: what it ended with
-	tablesOf := make([]map[key][]record.Evaluation, len(runs))
-	for i, run := range runs {
-		final[i], tablesOf[i] = map[key]record.Evaluation{}, map[key][]record.Evaluation{}
+	for _, run := range runs {
 		for _, table := range results.StageTables(run.Evaluations) {
-			k := key{table[0].Split, table[0].Metric, table[0].Shots}
-			if run.Answers() {
-				k.shots = 0
-			}
-			tablesOf[i][k] = table
-			if at := results.PlannedStage(table); at >= 0 {
-				final[i][k] = table[at]
-			}
-			if _, ok := final[i][k]; ok && !slices.Contains(keys, k) {
+			if k := (key{table[0].Split, table[0].Metric}); results.PlannedStage(table) >= 0 && !slices.Contains(keys, k) {
 				keys = append(keys, k)
 			}
 		}
 	}
+	var pairs []*stats.Paired
 	for _, k := range keys {
 		t := comparisonTable{split: k.split, metric: k.metric}
 		for _, run := range runs {
@@ -266,52 +251,48 @@ func comparisonTables(runs []*record.Run) (tables []comparisonTable, family int)
 		}
 		var first *record.Evaluation
 		var firstRun *record.Run
-		for i := range runs {
-			e, ok := final[i][k]
-			if !ok {
+		for i, run := range runs {
+			e, err := results.EvaluationOf(run, k.split, k.metric, "")
+			if err != nil {
 				continue
 			}
-			entry := comparisonEntry{name: arms.RunName(i) + withScorer(runs[i]), step: runs[i].StepAt(e),
-				stage: stageOf(e, tablesOf[i][k], t.yards)}
+			entry := comparisonEntry{name: arms.RunName(i) + withScorer(run), step: run.StepAt(e), stage: stageOf(run, e, t.yards)}
 			if first == nil {
-				first, firstRun = &e, runs[i]
+				first, firstRun = &e, run
 			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultOptions()); err != nil {
 				entry.refused = arms.OtherQuestions()
-			} else if entry.refused = arms.OtherRewards(runs[i], firstRun, k.split, k.metric); entry.refused.Cell == "" {
+			} else if entry.refused = arms.OtherRewards(run, firstRun, k.split, k.metric); entry.refused.Cell == "" {
 				entry.paired = &paired
 			}
 			t.entries = append(t.entries, entry)
+		}
+		alone := list.Map(runs, func(run *record.Run) []*record.Run { return []*record.Run{run} })
+		t.baselines = arms.Everybodys(t.baselines, alone, k.split, k.metric)
+		if slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.refused.Cell != "" }) {
+			t.baselines = nil // one was not scored as the first was
 		}
 		if n := len(tables); n > 0 && tables[n-1].split == t.split && reflect.DeepEqual(tables[n-1].entries, t.entries) {
 			tables[n-1].also = t.metric
 		} else if len(t.entries) > 1 {
 			tables = append(tables, t)
+			pairs = append(pairs, list.Map(t.entries, func(e comparisonEntry) *stats.Paired { return e.paired })...)
 		}
 	}
-	var pairs []*stats.Paired
-	for _, t := range tables {
-		for _, e := range t.entries {
-			if e.paired != nil {
-				pairs = append(pairs, e.paired)
-			}
-		}
-	}
+	pairs = slices.DeleteFunc(pairs, func(p *stats.Paired) bool { return p == nil })
 	stats.Settle(pairs)
 	return tables, len(pairs)
 }
 
 // stageOf describes an evaluation, with its gains over the baselines that stand in the same table.
-func stageOf(e record.Evaluation, table []record.Evaluation, yards []results.Yardstick) record.StageResult {
+func stageOf(run *record.Run, e record.Evaluation, yards []results.Yardstick) record.StageResult {
 	stage := record.StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
 	stage.Mean, stage.SE = e.MeanSE()
 	for _, y := range yards {
-		at := slices.IndexFunc(table, func(o record.Evaluation) bool { return o.Policy == y.Policy })
-		if at < 0 {
-			continue
-		}
-		if paired, err := results.CompareEvaluations(e, table[at], stats.DefaultOptions()); err == nil {
-			stats.Settle([]*stats.Paired{&paired})
-			*y.Gain(&stage) = &paired
+		if reference, err := results.EvaluationOf(run, e.Split, e.Metric, y.Policy); err == nil {
+			if paired, err := results.CompareEvaluations(e, reference, stats.DefaultOptions()); err == nil {
+				stats.Settle([]*stats.Paired{&paired})
+				*y.Gain(&stage) = &paired
+			}
 		}
 	}
 	return stage

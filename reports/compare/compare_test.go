@@ -43,8 +43,13 @@ func TestCompare(t *testing.T) {
 		[]byte(strings.ReplaceAll(string(evals), `"query_ids":[0,`, `"query_ids":[777,`)), 0o644))
 	got, err = compareText([]string{dirs[0], other})
 	reportstest.Must(t, err)
-	if !strings.Contains(got, "were not scored on the same questions: no verdict") {
-		t.Errorf("other questions were compared:\n%s", got)
+	if !strings.Contains(got, "were not scored on the same questions: no verdict") || strings.Contains(got, "| similarity |") {
+		t.Errorf("other questions were compared, or have a baseline of one run:\n%s", got)
+	}
+	reportstest.Must(t, os.WriteFile(filepath.Join(other, record.EvalsFile),
+		[]byte(strings.ReplaceAll(string(evals), `"shots":2`, `"shots":4`)), 0o644))
+	if got, err = compareText([]string{dirs[0], other}); err != nil || !strings.Contains(got, "B is better than A (of these two runs") {
+		t.Errorf("a run of more shots, as an arm of such runs, is compared: %v\n%s", err, got)
 	}
 	if _, err := compareText(dirs[:1]); err == nil || err.Error() != "comparison: 1 run given: want at least 2" {
 		t.Errorf("got %v", err)

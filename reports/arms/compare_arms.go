@@ -309,7 +309,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 	var look stats.Look
 	for _, r := range t.Rows {
-		look = look.Later(r.arm.Look)
+		if look = look.Later(r.arm.Look); r.first != nil {
+			look = look.Later(r.first.Look) // which is shared with the looks before it
+		}
 	}
 	if look != (stats.Look{}) {
 		sentences = append(sentences, page.Capital(look.Spent()))

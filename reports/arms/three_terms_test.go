@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 // controlledRun is a run whose trained policy gains so much on a question of dev, give or take a hundredth.
@@ -106,5 +107,16 @@ func TestBaselinesAreEverybodys(t *testing.T) {
 		if got := ArmTables(ArmsOf(runs), nil, 0)[0].shared(); len(got) != want {
 			t.Errorf("starts that are %g apart: %d baselines of all, want %d", shift, len(got), want)
 		}
+	}
+}
+
+// What a table says that a look has to spend is what its verdicts spend: between arms of two looks the later one's level is shared.
+func TestTableSaysWhatItsLookSpends(t *testing.T) {
+	runs := []*record.Run{controlledRun("none", 0, 0.1), controlledRun("majority", 0, 0.1)}
+	runs[0].Evaluations[1].Look, runs[1].Evaluations[1].Look = stats.LookAt(5), stats.LookAt(4)
+	var d page.Document
+	ArmTables(ArmsOf(runs), nil, 0)[0].WriteTable(&d)
+	if text := d.Text(); !strings.Contains(text, "look 5 at these questions") || !strings.Contains(text, "this one has 0.00024 of it") {
+		t.Error(text)
 	}
 }

@@ -29,7 +29,7 @@ func LookAt(n int) Look {
 // Later returns the look of two that has the smaller level, and what either lacks.
 func (l Look) Later(o Look) Look {
 	missing := cmp.Or(l.Missing, o.Missing)
-	if o.N > l.N {
+	if o.N > l.N || o.N == l.N && o.Level < l.Level {
 		l = o
 	}
 	l.Missing = missing

@@ -227,7 +227,8 @@ func TestRanked(t *testing.T) {
 		}, []int{1, 2, 0, 3}, []int{1}},
 		{"nothing feasible", []sweeper.Trial{trial(0, launcher.Done, 2, 0), trial(1, launcher.Done, 1, 0)}, []int{1, 0}, nil},
 		{"a pruned trial of two objectives, which is cheap for that, behind those done", []sweeper.Trial{
-			trial(0, launcher.Pruned, 0, 3, 1), trial(1, launcher.Done, 0, 2, 10), trial(2, launcher.Pruned, 0, 2, 1), trial(3, launcher.Done, 0, 3, 20),
+			trial(0, launcher.Pruned, 0, 3, 1), trial(1, launcher.Done, 0, 2, 10), trial(2, launcher.Pruned, 0, 2, 1),
+			trial(3, launcher.Done, 0, 3, 20),
 		}, []int{1, 3, 2, 0}, []int{2}},
 		{"two objectives: fronts, the lonely first", []sweeper.Trial{
 			trial(0, launcher.Done, 0, 0, 10), trial(1, launcher.Done, 0, 5, 5), trial(2, launcher.Done, 0, 10, 0), trial(3, launcher.Done, 0, 6, 6),

@@ -137,7 +137,10 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		x.file, x.line = path, s.Line()
 		it.rows[idx] = x
 	}
-	return outside, keys.Unknown(), s.Err()
+	if err := s.Err(); err != nil {
+		return 0, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return outside, keys.Unknown(), nil
 }
 
 // Facts returns what features may read about the rows of the set's table, where a file says so.

@@ -134,7 +134,9 @@ func (s *scanner) peek() (byte, error) {
 	for {
 		for i, c := range s.buf {
 			if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-				s.pass(i)
+				if s.pass(i); c == 0 {
+					return 0, fmt.Errorf("byte %d: a NUL byte", s.base)
+				}
 				return c, nil
 			}
 		}

@@ -134,6 +134,9 @@ func (s *Scanner) Peek() byte {
 					return c
 				}
 				s.pos += len(byteOrderMark)
+			case 0: // it would be the end
+				s.ioErr = s.Errorf("a NUL byte")
+				return 0
 			default:
 				return c
 			}

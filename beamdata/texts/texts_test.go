@@ -103,6 +103,7 @@ func TestRecordsRefused(t *testing.T) {
 		{"a last line cut", good + "{\n\"source\": {\n", nil, "FILE:2: record 2: the file ends within the record"},
 		{"NaN", `{"source": "s", "target": "t", "completions": [{"text": "u", "reward": NaN}]}`, nil,
 			"FILE:1: byte 72: JSON has no NaN, Infinity or None: want a number or null"},
+		{"a NUL byte", good + "\x00\n" + good, nil, "FILE:2: record 2: byte 31: a NUL byte"},
 		{"Latin-1", good + "{\"source\": \"caf\xe9\", \"target\": \"t\"}", nil, "FILE:2: record 2: not UTF-8: save the file in that encoding"},
 		{"half of a character", good + good + `{"source": "\\ud800 \ude00\ud83d", "target": "t"}`, nil, `FILE:3: record 3: \ude00 is half of a`},
 		{"an empty file", "", nil, "FILE holds no record"},

@@ -33,8 +33,14 @@ func TestSectionsWithAKind(t *testing.T) {
 	})
 	p.SignalGroup(syscall.SIGKILL)
 	p.Wait()
+	mustRun(t, "report", dir)
 	mustRun(t, "resume", dir)
 	outcomeOf(t, whole).Same(t, outcomeOf(t, dir), 1)
+	plot := filepath.Join(dir, "plots", "losses.svg") // drawn by report, and anew at the end
+	drawn := read(t, plot)
+	if mustRun(t, "report", dir); read(t, plot) != drawn {
+		t.Error("the plots of a report made meanwhile stay as they were")
+	}
 }
 
 func TestKindsAreChecked(t *testing.T) {

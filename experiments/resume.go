@@ -205,9 +205,9 @@ func finished(dir, state string, cfg *job.Config) error {
 	return nil
 }
 
-// writeReport writes the report of a finished run again, with its plots where it draws some.
+// writeReport writes the report of a finished run, with its plots where it draws some, or `run report` drew some while it went on.
 func writeReport(dir string, cfg *job.Config) error {
-	if cfg.Report.Plots {
+	if _, err := os.Stat(filepath.Join(dir, runreport.PlotsFolder)); err == nil || cfg.Report.Plots {
 		return runreport.RebuildReport(dir)
 	}
 	return runreport.WriteReport(dir)

@@ -406,7 +406,12 @@ func (r *run) finish(taskErr error) error {
 	if !r.Config.Does().Trains {
 		return taskErr
 	}
-	if err := runreport.WriteReport(r.Dir); err != nil || taskErr != nil {
+	if r.plotter != nil { // it has drawn
+		err = runreport.WriteReport(r.Dir)
+	} else {
+		err = writeReport(r.Dir, r.Config)
+	}
+	if err != nil || taskErr != nil {
 		return cmp.Or(taskErr, err)
 	}
 	return r.printEnd()

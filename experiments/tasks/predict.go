@@ -73,7 +73,11 @@ func predict(ctx context.Context, j *job.Job) error {
 	j.Begun = true
 	j.Holder.Heed()
 	path := option.Or(opt.Out, filepath.Join(j.Dir, "predictions.jsonl"))
-	if err := PrepareOut("predict.out", path, nil); err != nil {
+	inputs := map[string]*string{}
+	for _, file := range filesOf(j.Config) {
+		inputs["what is read, "+file] = &file
+	}
+	if err := PrepareOut("predict.out", path, inputs); err != nil {
 		return err
 	}
 	src := pointer.NewSource(set)

@@ -170,6 +170,10 @@ func TestPredict(t *testing.T) {
 		}
 		was := record()
 		refused(t, run(t, append(args, "predict.beam_size=0")...), 2, "predict.beam_size")
+		for _, file := range data[1:] {
+			_, file, _ = strings.Cut(file, "=")
+			refused(t, run(t, append(args, "predict.out="+file)...), 2, "this is what is read, "+file+", which would be overwritten")
+		}
 		refused(t, run(t, append(args, "init.checkpoint=missing")...), 1, "missing")
 		refused(t, run(t, append(args, "hydra.output_subdir=checkpoints")...), 2, "hydra.output_subdir=checkpoints")
 		if !runtest.Core {

@@ -260,21 +260,30 @@ func announcePlan(j *job.Job, plan phases.Plan) (epochs int) {
 // data.
 func announce(j *job.Job) {
 	var parts []string
-	var files []*string
-	if d, err := j.Config.Data.Dataset(); err == nil && d.Files != nil {
-		files = d.Files(j.Config.Data)
-	} else {
+	if d, err := j.Config.Data.Dataset(); err != nil || d.Files == nil {
 		parts = []string{"data." + j.Config.Data.Name + " (built in)"}
 	}
-	if text := j.Config.Text(); text != nil {
-		files = append(files, text.Path, text.Adapter)
-	}
-	for _, path := range append(files, j.Config.Init.Checkpoint) {
-		if path != nil {
-			parts = append(parts, *path+sizeOf(*path))
-		}
+	for _, path := range filesOf(j.Config) {
+		parts = append(parts, path+sizeOf(path))
 	}
 	j.Logf("reading %s and libtorch", strings.Join(parts, ", "))
+}
+
+// filesOf returns the files and folders that a run reads its data and its policy from.
+func filesOf(c *job.Config) (paths []string) {
+	var files []*string
+	if d, err := c.Data.Dataset(); err == nil && d.Files != nil {
+		files = d.Files(c.Data)
+	}
+	if text := c.Text(); text != nil {
+		files = append(files, text.Path, text.Adapter)
+	}
+	for _, path := range append(files, c.Init.Checkpoint) {
+		if path != nil {
+			paths = append(paths, *path)
+		}
+	}
+	return paths
 }
 
 // sizeOf is " (1.2 GiB)", of a folder the files in it; "" for what cannot be read.

@@ -39,6 +39,7 @@ type appOptions struct {
 	Task     string      `koanf:"task" help:"what to do"`
 	Seed     int         `koanf:"seed" help:"of everything"`
 	Name     string      `koanf:"name" help:"free text"`
+	File     *string     `koanf:"file" help:"of data"`
 	Schedule []string    `koanf:"schedule" help:"phases in order"`
 	GRPO     grpoOptions `koanf:"grpo"`
 	Extra    any         `koanf:"extra" help:"anything"`
@@ -104,6 +105,8 @@ func TestSchema(t *testing.T) {
 		{"text does not fit a number", "seed: x", "", "configs/conf/config.yaml:1:7: seed: want an integer, got the text \"x\""},
 		{"an enum names the nearest", "", "grpo.kl.estimator=k4",
 			"grpo.kl.estimator=k4: want one of exact, k1, k2, k3, got k4 (did you mean k1?)"},
+		{"a file without a name", "", "file=", "file=: want text or null, got an empty text"},
+		{"no file", "", "file=null", ""},
 		{"null where it may not be", "", "seed=null", "seed=null: want an integer, got null"},
 		{"a scalar for a section", "", "grpo=1", "grpo=1: want a section, got 1: set one of its keys, as in grpo.epochs=VALUE; it has epochs, " +
 			"lr, top_k, kl, betas, weights"},

@@ -108,7 +108,7 @@ func frozenNames(p *torchx.Params, parts []string) (map[string]bool, error) {
 	for _, part := range parts {
 		found := false
 		for _, name := range p.Names() {
-			if strings.Contains(name, part) {
+			if part != "" && strings.Contains(name, part) { // an empty text would freeze all
 				names[name], found = true, true
 			}
 		}

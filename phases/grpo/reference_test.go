@@ -2,6 +2,7 @@ package grpo
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -135,10 +136,12 @@ func TestFreeze(t *testing.T) {
 	}
 	phase.End()
 
-	opt.Freeze = []string{"query_prj"}
-	phase = New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
-	if err := phase.Begin(env, 10); err == nil || !strings.Contains(err.Error(), `no parameter has "query_prj" in its name`) {
-		t.Errorf("error %v, want one that names query_prj", err)
+	for _, part := range []string{"query_prj", ""} {
+		opt.Freeze = []string{part}
+		phase = New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
+		if err := phase.Begin(env, 10); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("no parameter has %q in its name", part)) {
+			t.Errorf("error %v, want one that names %q", err, part)
+		}
 	}
 }
 

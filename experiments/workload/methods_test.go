@@ -29,9 +29,10 @@ func TestMethodsOf(t *testing.T) {
 // Where validation takes all queries of a file that has beams, the refusal does not say that it has none.
 func TestAllQueriesValidate(t *testing.T) {
 	dir := t.TempDir()
-	path, table := filepath.Join(dir, "beams.json"), filepath.Join(dir, "x.npy")
+	path, table, dev := filepath.Join(dir, "beams.json"), filepath.Join(dir, "x.npy"), filepath.Join(dir, "dev.json")
 	header := fmt.Sprintf("%-117s\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 1), }")
 	for name, text := range map[string]string{path: `{"0":{"id_list":[[1,0],[2,0]],"score_list":[1,0]},"3":{"id_list":[[1,3]],"score_list":[1]}}`,
+		dev:   `{"1":{"id_list":[[0,1]],"score_list":[1]},"2":{"id_list":[[0,2]],"score_list":[1]}}`,
 		table: "\x93NUMPY\x01\x00\x76\x00" + header + strings.Repeat("\x00\x00\x80\x3f", 4)} {
 		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -47,6 +48,15 @@ func TestAllQueriesValidate(t *testing.T) {
 	if _, err := NewPointerData(b).Beams("rce"); err == nil || !strings.Contains(err.Error(), split) {
 		t.Errorf("got %v, want %s", err, split)
 	}
+	opt.TrainRatio, opt.Eval.Beams = 0.5, &dev
+	if b, err = beamdata.Load(opt); err != nil {
+		t.Fatal(err)
+	}
+	const cut = "validation has 1 of the 2 queries that were read, and the others have no candidates left"
+	if _, err := NewPointerData(b).Beams("rce"); err == nil || !strings.Contains(err.Error(), cut) {
+		t.Errorf("got %v, want %s", err, cut)
+	}
+	opt.TrainRatio, opt.Eval.Beams = 0.2, nil
 	opt.ValBeams = &path
 	if b, err = beamdata.Load(opt); err != nil {
 		t.Fatal(err)

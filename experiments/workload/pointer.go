@@ -65,7 +65,11 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 		c.Entries.Reference.Reproduce(c, bundle.Format)
 	}
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
-		return nil, usage.Errorf("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
+		hint := "want some"
+		if d, err := c.Data.Dataset(); err == nil && slices.Contains(d.Reads, "val_beams") {
+			hint = "lower data.train_ratio or name data.val_beams"
+		}
+		return nil, usage.Errorf("data.name=%s: no validation queries: %s", bundle.Name, hint)
 	}
 	chosen, said := fewer(j, bundle.Val.Len())
 	if chosen != nil {

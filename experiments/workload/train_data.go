@@ -85,6 +85,9 @@ func (d *PointerData) none(phase, what, key string) error {
 			d.bundle.All.Len())
 	} else if read := d.bundle.All; read != nil && d.bundle.Val != nil {
 		why = fmt.Sprintf(" left (%s): validation has %d of the %d queries that were read", key, d.bundle.Val.Len(), read.Len())
+		if d.bundle.Val.Len() < read.Len() {
+			why += ", and the others have no candidates left: see \"not used\" above"
+		}
 	}
 	return usage.Errorf("schedule: phase %s needs %s, and data.name=%s has none%s", phase, what, d.bundle.Name, why)
 }

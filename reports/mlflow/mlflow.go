@@ -252,6 +252,9 @@ func (m *Client) work(ctx context.Context) {
 			m.off.Store(true)
 			<-m.ending
 			return
+		case ctx.Err() != nil: // Close waits no longer
+			m.warn("MLflow: %s does not answer in time", m.rest.uri)
+			m.failing = true
 		default:
 			m.warn("MLflow: %v; the run goes on, and what is still to be logged is sent when the server answers", err)
 			pause = min(2*pause, longestPause)

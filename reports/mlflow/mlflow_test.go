@@ -314,7 +314,7 @@ func TestMLflowFaults(t *testing.T) {
 			}
 			return call == "runs/log-batch" && n == 2
 		}, warning: "refuses a batch", also: "did not get there"},
-		{name: "does not answer", mute: true, warning: "does not answer", also: "did not get there"},
+		{name: "does not answer", mute: true, warning: "does not answer in time", also: "did not get there"},
 		{name: "is not there", dead: true, warning: "connection refused", also: "did not get there"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

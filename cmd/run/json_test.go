@@ -240,6 +240,18 @@ outputs/a,event,grpo,1,1,1,1.75,x,"a, b",,,true
 			}
 		}
 	}
+	for _, name := range []string{record.SummaryFile, record.MetricsFile} { // a damaged run hides no other
+		reportstest.Must(t, os.WriteFile(filepath.Join("outputs/b", name), []byte("garbage\n"), 0o644))
+	}
+	for args, want := range map[string]string{"ls": "outputs/a", "export outputs": "outputs/c", "export outputs --what metrics": "outputs/a,step",
+		"export outputs --what evals": "outputs/c,"} {
+		var out bytes.Buffer
+		err := sessionOf(fakeApp{}, &out, io.Discard).call(strings.Fields(args))
+		if err == nil || err.Error() != "1 of 3 runs could not be read, as said above" || !strings.Contains(out.String(), want) ||
+			strings.Contains(out.String(), "outputs/b") {
+			t.Errorf("run %s beside a damaged run: %v\n%s", args, err, out.String())
+		}
+	}
 }
 
 // A name tells the best checkpoint's value from the last epoch's, values of best are compared within a measure, a run that has not

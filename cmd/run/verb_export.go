@@ -251,6 +251,19 @@ func exportTables(paths []string, what string) (tables []*page.Table, left leftO
 			return nil, left, usage.Errorf("%v", registry.Unknown("--what", what, append(slices.Sorted(maps.Keys(exported())), "table")))
 		}
 		t, err := read(folders)
+		if err != nil { // the others, if there are some
+			folders = slices.DeleteFunc(folders, func(f export.Folder) bool {
+				_, err := read([]export.Folder{f})
+				if err != nil {
+					left.leave(f.Dir, err)
+				}
+				return err != nil
+			})
+			if len(folders) == 0 {
+				return nil, left, left.err()
+			}
+			t, err = read(folders)
+		}
 		return []*page.Table{t}, left, err
 	}
 	if len(folders) == 1 {

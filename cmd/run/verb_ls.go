@@ -75,8 +75,13 @@ named without last_ too.
 	}
 }
 
-// leftOut counts runs that have no files where there should be some. The others are shown.
+// leftOut counts runs that cannot be read: damaged ones, and those with no files where there should be some. The others are shown.
 type leftOut struct{ n, of int }
+
+func (l *leftOut) leave(dir string, why error) {
+	l.n++
+	stdout.Message(stdout.Errors(), fmt.Sprintf("warning: left out %s: %v", dir, why))
+}
 
 func (l leftOut) err() error {
 	if l.n == 0 {
@@ -104,8 +109,7 @@ func runFolders(paths []string) (out []export.Folder, left leftOut, err error) {
 			seen[dir] = true
 			left.of++
 			if err := runfolder.Readable(dir); err != nil {
-				left.n++
-				stdout.Message(stdout.Errors(), fmt.Sprintf("warning: left out %s: %v", dir, err))
+				left.leave(dir, err)
 				continue
 			}
 			out = append(out, export.Folder{Dir: dir, Root: path})
@@ -138,7 +142,8 @@ func listed(paths, where []string) (runs []*export.Run, left leftOut, err error)
 	for _, folder := range folders {
 		r, err := reader.Read(folder)
 		if err != nil {
-			return nil, left, err
+			left.leave(folder.Dir, err)
+			continue
 		}
 		fits := true
 		for _, condition := range where {

@@ -17,6 +17,7 @@ import (
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/record"
 )
 
 // Saved is what .hydra/hydra.yaml says about a run beyond its configuration.
@@ -149,12 +150,8 @@ func Enter(cwd, dir string) error {
 	return nil
 }
 
-// where are the keys that say where and how a run is computed, not what it computes and writes: they may be given anew when it goes on.
-func where() []string {
-	return []string{"hydra", "checks", "on_end", "parallel.processes", "parallel.backend", "parallel.timeout_seconds", "lvlm.url",
-		"lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store", "checkpoint.on_damage",
-		"checkpoint.keep_states", `optim.state="offload"`}
-}
+// where are the keys whose values may be others when a run goes on.
+func where() []string { return append(record.Where(), `optim.state="offload"`) }
 
 // Fingerprint returns the hash of the values that decide what a run computes, those at their defaults left out.
 func Fingerprint(c *configs.Composed) (string, error) {

@@ -53,11 +53,11 @@ func ArmsOf(runs []*record.Run) []ComparedArm {
 	return arms
 }
 
-// settingOf returns the settings of a run but its seed and what belongs to its folder.
+// settingOf returns the settings of a run but its seed and what changes no result.
 func settingOf(run *record.Run) map[string]string {
 	setting := map[string]string{}
 	record.Flatten(setting, "", run.Tree)
-	maps.DeleteFunc(setting, func(key, _ string) bool { return key == "seed" || key == "hydra" || strings.HasPrefix(key, "hydra.") })
+	maps.DeleteFunc(setting, func(key, _ string) bool { return key == "seed" || record.ChangesNoResult(key) })
 	return setting
 }
 

@@ -65,10 +65,11 @@ func TestOtherRewards(t *testing.T) {
 	}
 }
 
-// Runs of two seeds that read other data under the same names are no seeds of one arm.
+// Runs of two seeds that read other data under the same names are no seeds of one arm; how a run is recorded and watched parts none.
 func TestArmsReadTheSameData(t *testing.T) {
 	run := func(seed int, fingerprint string) *record.Run {
-		r := &record.Run{Tree: map[string]any{"seed": seed, "data": map[string]any{"beams": "rl.json"}}}
+		r := &record.Run{Tree: map[string]any{"seed": seed, "data": map[string]any{"beams": "rl.json"},
+			"logging": map[string]any{"progress": seed > 0}, "checkpoint": map[string]any{"keep_states": seed}}}
 		if fingerprint != "" {
 			r.Summary = &record.Summary{Data: record.DataSummary{Fingerprint: fingerprint}}
 		}

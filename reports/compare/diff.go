@@ -218,12 +218,7 @@ func watches(key string) bool { return unhashed(key) || strings.HasSuffix(key, "
 
 // unhashed reports whether a key is left out of a configuration's hash.
 func unhashed(key string) bool {
-	section, _, _ := strings.Cut(key, ".")
-	switch section {
-	case "hydra", "logging", "report", "checks", "dry_run", "vars":
-		return true
-	}
-	return key == "predict.out"
+	return record.ChangesNoResult(key) || strings.HasPrefix(key+".", "vars.") || key == "predict.out"
 }
 
 // locatesData reports whether a key names a file whose content the data's fingerprint covers: the same content

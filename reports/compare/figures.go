@@ -49,7 +49,7 @@ func Settings(runs []*record.Run) []arms.ComparedArm {
 	}
 	for _, of := range [][]map[string]string{overrides, settings} { // the settings have the last word
 		differ := slices.DeleteFunc(Differing(of), func(s Setting) bool {
-			return s.Key == "seed" || strings.HasPrefix(s.Key, "hydra") || slices.Contains(s.Values, nil)
+			return s.Key == "seed" || record.ChangesNoResult(s.Key) || slices.Contains(s.Values, nil)
 		})
 		names := list.Map(stat.Indices(len(seeded)), func(i int) string {
 			return strings.Join(list.Map(differ, func(s Setting) string { return s.Key + "=" + *s.Values[i] }), ", ")

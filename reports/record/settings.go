@@ -12,6 +12,20 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
+// Where are the keys that say where and how a run is computed, not what it computes and writes: they may be given anew when it goes on.
+func Where() []string {
+	return []string{"hydra", "checks", "on_end", "parallel.processes", "parallel.backend", "parallel.timeout_seconds", "lvlm.url",
+		"lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store", "checkpoint.on_damage",
+		"checkpoint.keep_states"}
+}
+
+// ChangesNoResult reports whether a key is one of them, or says how a run is recorded and watched.
+func ChangesNoResult(key string) bool {
+	section, _, _ := strings.Cut(key, ".")
+	keys := append(Where(), "logging", "report", "dry_run", "evidence")
+	return slices.Contains(keys, key) || slices.Contains(keys, section)
+}
+
 // Settings reads the configuration of a run folder as dotted keys; a folder without one has none.
 func Settings(dir string) (map[string]string, error) {
 	flat, err := FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))

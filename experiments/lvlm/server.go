@@ -25,7 +25,7 @@ type server struct {
 	rendering *rendering
 	pictures  pictures
 	throttle  *throttle
-	retries   int // none while the server is probed
+	retries   int // none until the server has answered
 	backoff   time.Duration
 
 	model  string
@@ -62,6 +62,7 @@ func dial(ctx context.Context, opt Options) (*server, error) {
 	if err := s.introduce(ctx); err != nil {
 		return nil, s.named(err)
 	}
+	s.retries = min(opt.Retries, 2) // it is there, and may be busy
 	if err := s.probe(ctx); err != nil {
 		return nil, s.named(fmt.Errorf("refused: %w", err))
 	}

@@ -243,8 +243,8 @@ outputs/a,event,grpo,1,1,1,1.75,x,"a, b",,,true
 	for _, name := range []string{record.SummaryFile, record.MetricsFile} { // a damaged run hides no other
 		reportstest.Must(t, os.WriteFile(filepath.Join("outputs/b", name), []byte("garbage\n"), 0o644))
 	}
-	for args, want := range map[string]string{"ls": "outputs/a", "export outputs": "outputs/c", "export outputs --what metrics": "outputs/a,step",
-		"export outputs --what evals": "outputs/c,"} {
+	for args, want := range map[string]string{"ls": "outputs/a", "export outputs": "outputs/c",
+		"export outputs --what metrics": "outputs/a,step", "export outputs --what evals": "outputs/c,"} {
 		var out bytes.Buffer
 		err := sessionOf(fakeApp{}, &out, io.Discard).call(strings.Fields(args))
 		if err == nil || err.Error() != "1 of 3 runs could not be read, as said above" || !strings.Contains(out.String(), want) ||

@@ -213,7 +213,7 @@ func (c *chooser) readPredictions(path string) error {
 	c.listed = map[int64][]int32{}
 	longest := 0
 	err = eachLine(path, f, func(number int, text []byte, fault error) error {
-		var p prediction
+		p := prediction{QueryID: -1} // no row, where a line names none
 		if fault == nil {
 			fault = jsonwords.Unmarshal(text, &p)
 		}
@@ -250,6 +250,9 @@ func (c *chooser) list(query int64, pointer []int64) error {
 	for i, p := range pointer[:len(rows)] {
 		if err := c.shown(p); err != nil {
 			return fmt.Errorf("query %d: %w", query, err)
+		}
+		if slices.Contains(rows[:i], int32(p)) {
+			return fmt.Errorf("query %d: example %d stands twice", query, p)
 		}
 		rows[i] = int32(p)
 	}

@@ -212,6 +212,8 @@ func TestInferRefusesWhatCannotBeShown(t *testing.T) {
 		`{"query_id": 8, "pointer": [1]}`:                                                "queries have 1 examples at most, infer.shots=2 wants as many",
 		`{"query_id": 8, "pointer": [1, 9]}`:                                             "query 8: example 9 is held out or has no answer: it cannot be shown",
 		`{"query_id": 8, "pointer": [1, 10]}`:                                            "query 8: example 10 is none of the 10 records",
+		`{"query_id": 8, "pointer": [1, 1]}`:                                             "query 8: example 1 stands twice",
+		`{"pointer": [1, 2]}`:                                                            "query -1 is none of the 10 records: its number is a row of them",
 		`{"query_id": 10, "pointer": [1, 2]}`:                                            "query 10 is none of the 10 records: its number is a row of them",
 		`{"query_id": 3, "pointer": [1, 2]}`:                                             "no question to ask",
 		"{\"query_id\": 8, \"pointer\": [1, 2]}\n{\"query_id\": 8, \"pointer\": [2, 1]}": "predictions.jsonl:2: query 8 stands twice",

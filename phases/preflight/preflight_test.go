@@ -711,9 +711,10 @@ func TestMadeUpRewards(t *testing.T) {
 		t.Error("all rewards are equal")
 	}
 	for i := range 2 {
+		of := b.Rewards[i*6:][:6]
 		for g := range 3 {
-			if b.Rewards[i*6+g] != b.Rewards[i*6+g+3] {
-				t.Error("equal choices have different rewards")
+			if of[g] != of[g+3] || of[g] == of[(g+1)%3] { // else the best two would teach nothing of each other
+				t.Errorf("rewards %v, want three that differ, twice", of)
 			}
 		}
 	}

@@ -123,7 +123,7 @@ func groupSpread(b *selector.Batch, i int) bool {
 	return slices.ContainsFunc(rewards[min(1, len(rewards)):], func(r float64) bool { return r != rewards[0] })
 }
 
-// makeUp gives the different choices of a group rewards of 1 and 0 in turn, so that a step has something to learn.
+// makeUp gives the different choices of a group different rewards, so that a step has something to learn of the best of them too.
 func makeUp(b *selector.Batch) {
 	for i := range b.B() {
 		seen := map[string]int{}
@@ -132,7 +132,7 @@ func makeUp(b *selector.Batch) {
 			if _, ok := seen[choice]; !ok {
 				seen[choice] = len(seen)
 			}
-			b.Rewards[at] = float64(1 - seen[choice]%2)
+			b.Rewards[at] = 1 / float64(1+seen[choice])
 		}
 	}
 }

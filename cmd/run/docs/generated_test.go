@@ -182,17 +182,17 @@ All show the same names, over the optimizer step of the run:
 | an epoch of phase grpo | ` + "`grpo/epoch/val_loss` | `eval/loss` | `eval_loss`" + ` |
 | an evaluation of a policy | ` + "`eval/dev/best/reward`" + ` | – | – |
 
-MLflow: set ` + "`MLFLOW_TRACKING_URI=http://HOST:PORT`" + ` and every training run, the jobs of a sweep too, is copied to that
+MLflow: set ` + "`MLFLOW_TRACKING_URI=http://HOST:PORT`" + ` and every training run, a sweep's jobs too, is copied to that
 server while it happens. Read besides are ` + "`MLFLOW_EXPERIMENT_NAME`" + ` (fulcrum) or ` +
 	"`MLFLOW_EXPERIMENT_ID`, `MLFLOW_RUN_NAME`" + `
-(the folder's name), ` + "`MLFLOW_TRACKING_TOKEN`, or `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD`" + `, and
+(experiment, folder), ` + "`MLFLOW_TRACKING_TOKEN`, or `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD`" + `, and
 ` + "`MLFLOW_RUN_ID`" + ` (a run to log to; of a sweep's jobs, their parent).
 
 - Settings become parameters (500 bytes each, headers of HTTP requests left out), warnings, best checkpoint and state
   tags, the report the run's description. A server that serves its artifacts itself gets report.md, report.html,
   summary.json and the configuration too.
-- The server cannot slow or fail a run. What waits for one that is away is sent later, up to 50,000 values; the log says
-  how many were lost. A resumed run goes on in its MLflow run (mlflow.json in the run folder).
+- The server cannot fail a run, and slows only its end, by 5 seconds. What waits for one that is away is sent later, up to
+  50,000 values; the console says how many were lost. A resumed run goes on in its MLflow run (mlflow.json).
 - Numbers that are not finite are not sent, because the pages of MLflow 3 do not load with them: the tag
   ` + "`fulcrum.nonfinite`" + ` names them and their first step. metrics.jsonl has everything.
 - Only http:// and https:// are logged to. A ` + "`file:`" + ` URI, a folder or a database is refused with a warning:

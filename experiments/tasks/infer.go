@@ -124,6 +124,9 @@ func infer(ctx context.Context, j *job.Job) error {
 	if err := scorer.Vouch(ctx, j); err != nil {
 		return err
 	}
+	if n := list.Tally(answers)[""]; n > 0 {
+		j.Log.Warnf("infer: %d of %d answers are empty", n, len(answers))
+	}
 	counts := scorer.Counts()
 	about := Inference{Method: o.Method, Shots: o.Shots, Questions: len(c.queries), Scored: c.scored, Asked: counts.Asked, Known: counts.Known,
 		Again: counts.Again, Strayed: counts.Strayed, Copied: c.copied, Tokens: c.tokens, Seconds: time.Since(begun).Seconds(),

@@ -125,7 +125,7 @@ type family struct {
 	shots        []int
 	samplers     []string
 	variants     []*variant
-	left         []string // selectors scored on other questions
+	left         []string // sentences: what was not compared, and why
 	random       map[int]float64
 }
 
@@ -207,20 +207,24 @@ func (t *publishedTable) families() []*family {
 // add takes the variants of a printed table. A number printed twice counts as it stands first.
 func (f *family) add(block string, rows, home []publishedRow) {
 	f.blocks = append(f.blocks, block)
+	leave := func(what, why string) {
+		if text := page.Plain(what) + " is left out: " + why + "."; !slices.Contains(f.left, text) {
+			f.left = append(f.left, text)
+		}
+	}
 	for _, r := range rows {
 		if r.Selector == f.baseline {
 			continue
 		}
 		if otherQuestions.MatchString(r.Selector) {
-			if !slices.Contains(f.left, r.Selector) {
-				f.left = append(f.left, r.Selector)
-			}
+			leave(r.Selector, "it was scored on other questions")
 			continue
 		}
 		at := slices.IndexFunc(home, func(b publishedRow) bool {
 			return b.Selector == f.baseline && b.Sampler == r.Sampler && *b.Shots == *r.Shots
 		})
 		if at < 0 {
+			leave(strings.TrimSpace(r.Selector+" "+r.Sampler)+" at "+shotsHead(*r.Shots), page.Plain(f.baseline)+" has no such score")
 			continue
 		}
 		i := slices.IndexFunc(f.variants, func(v *variant) bool { return v.selector == r.Selector })

@@ -217,10 +217,7 @@ func (f *family) Write(d *page.Document) {
 	if text := f.randomLine(); text != "" {
 		items = append(items, text)
 	}
-	for _, left := range f.left {
-		items = append(items, fmt.Sprintf("%s is left out: it was scored on other questions.", page.Plain(left)))
-	}
-	if len(items) > 0 {
+	if items = append(items, f.left...); len(items) > 0 {
 		d.List(items...)
 	}
 }

@@ -123,6 +123,7 @@ func TestTrainingQuestionsAreNoBaseline(t *testing.T) {
 		rows = append(rows, `{"dataset": "d", "selector": "`+name+`", "samples": 100, "shots": 1, "accuracy": `+accuracy+`}`)
 	}
 	slices.Sort(rows)
+	rows = append(rows, `{"dataset": "d", "selector": "c", "samples": 100, "shots": 2, "accuracy": 40}`)
 	if err := os.WriteFile(path, []byte(`{"rows": [`+strings.Join(rows, ",")+`]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,8 @@ func TestTrainingQuestionsAreNoBaseline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := table.families(); len(f) != 1 || f[0].baseline != "b" || len(f[0].variants) != 1 || len(f[0].left) != 1 {
+	left := []string{"a (train split) is left out: it was scored on other questions.", "c at 2 shots is left out: b has no such score."}
+	if f := table.families(); len(f) != 1 || f[0].baseline != "b" || len(f[0].variants) != 1 || !slices.Equal(f[0].left, left) {
 		t.Errorf("%+v", f)
 	}
 }

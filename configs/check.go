@@ -108,7 +108,7 @@ func (c *checker) fit(f *field, n *Node, path string) *Node {
 		c.fault(n, path, "%s is too large for an integer", m.Text)
 		return n
 	}
-	if m.Kind == String && m.Text == "" && f.nullable && !c.lax { // as of a variable that is not set
+	if m.Kind == String && m.Text == "" && f.nullable && !c.lax && !Covers("hydra", path) { // as of a variable that is not set
 		c.fault(n, path, "want %s, got an empty text", f.want())
 		return n
 	}

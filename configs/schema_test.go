@@ -97,6 +97,7 @@ func TestSchema(t *testing.T) {
 		{"an unknown override", "", "grpo.lrr=1", "grpo.lrr=1: unknown key grpo.lrr (did you mean grpo.lr?)"},
 		{"plus does not help", "", "+grpo.lrr=1", "+grpo.lrr=1: unknown key grpo.lrr (did you mean grpo.lr?)"},
 		{"a key that moved", "", "kl.beta=1", "kl.beta=1: unknown key kl.beta (did you mean grpo.kl.beta?)"},
+		{"nor one that may be null", "", "~file", "~file: file is always there and cannot be deleted: set file=null"},
 		{"a key cannot be deleted", "", "~grpo.lr", "~grpo.lr: grpo.lr is always there and cannot be deleted: set it to another value"},
 		{"a range in an override", "", "grpo.lr=1.5", "grpo.lr=1.5: want a number in (0, 1), got 1.5"},
 		{"a range in a file", "grpo:\n  lr: 0", "", "configs/conf/config.yaml:2:7: grpo.lr: want a number in (0, 1), got 0"},

@@ -38,6 +38,9 @@ func (f *field) instead() string {
 	case len(f.fields) > 0:
 		return "its keys"
 	}
+	if f.nullable {
+		return f.path + "=null"
+	}
 	return "it to another value"
 }
 

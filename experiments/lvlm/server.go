@@ -62,7 +62,7 @@ func dial(ctx context.Context, opt Options) (*server, error) {
 	if err := s.introduce(ctx); err != nil {
 		return nil, s.named(err)
 	}
-	s.retries = min(opt.Retries, 2) // it is there, and may be busy
+	s.retries = min(opt.Retries, 1) // it is there, and may be busy
 	if err := s.probe(ctx); err != nil {
 		return nil, s.named(fmt.Errorf("refused: %w", err))
 	}

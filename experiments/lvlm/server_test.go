@@ -277,6 +277,24 @@ func TestBadPrompts(t *testing.T) {
 	}
 }
 
+// A busy server is probed once more.
+func TestProbeOfABusyServer(t *testing.T) {
+	stand, busy := &Server{Kind: "vllm"}, 0
+	opt := serve(t, stand)
+	stand.Refuse = func(n int) (int, http.Header) {
+		if n != 4 {
+			return 0, nil
+		}
+		busy++
+		return http.StatusTooManyRequests, http.Header{"Retry-After": {"0"}}
+	}
+	scorer, err := Open(t.Context(), opt, nil)
+	if err != nil || busy != 1 {
+		t.Fatalf("busy %d times: %v", busy, err)
+	}
+	scorer.Close()
+}
+
 // A server that has too much to do is asked less at a time, as it asks for, and every answer comes.
 func TestBackPressure(t *testing.T) {
 	stand := &Server{Kind: "vllm", Wait: 5 * time.Millisecond}

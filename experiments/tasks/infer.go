@@ -229,7 +229,7 @@ func (c *chooser) readPredictions(path string) error {
 		longest = max(longest, len(p.Pointer))
 		return nil
 	})
-	if c.entries = len(c.listed); err == nil && longest < c.Shots {
+	if c.entries = len(c.listed); err == nil && c.entries > 0 && longest < c.Shots {
 		err = fmt.Errorf("%s: queries have %d examples at most, infer.shots=%d wants as many", path, longest, c.Shots)
 	}
 	return err

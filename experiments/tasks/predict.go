@@ -73,7 +73,11 @@ func predict(ctx context.Context, j *job.Job) error {
 	j.Begun = true
 	j.Holder.Heed()
 	path := option.Or(opt.Out, filepath.Join(j.Dir, "predictions.jsonl"))
-	inputs := map[string]*string{}
+	from, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint)
+	if err != nil {
+		return err
+	}
+	inputs := map[string]*string{"the checkpoint": &from}
 	for _, file := range filesOf(j.Config) {
 		inputs["what is read, "+file] = &file
 	}
@@ -101,7 +105,7 @@ func predict(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	by := ""
-	if from, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint); err == nil && job.Untrained(from) {
+	if job.Untrained(from) {
 		by = ", by an untrained policy: the best of its run is the initial one"
 	}
 	stdout.Printf("predictions: %d queries, %d shots%s → %s\n", set.Len(), shots, by, path)

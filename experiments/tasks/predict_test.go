@@ -170,6 +170,11 @@ func TestPredict(t *testing.T) {
 		}
 		was := record()
 		refused(t, run(t, append(args, "predict.beam_size=0")...), 2, "predict.beam_size")
+		weights, err := filepath.EvalSymlinks(filepath.Join(strings.TrimPrefix(best, "init.checkpoint="), "checkpoints", "best.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, run(t, append(args, "predict.out="+weights)...), 2, "this is the checkpoint, which would be overwritten")
 		for _, file := range data[1:] {
 			_, file, _ = strings.Cut(file, "=")
 			refused(t, run(t, append(args, "predict.out="+file)...), 2, "this is what is read, "+file+", which would be overwritten")

@@ -82,4 +82,9 @@ func TestArmsReadTheSameData(t *testing.T) {
 	if want := "ADE BC"; strings.Join(got, " ") != want {
 		t.Errorf("arms %v, want %s", got, want)
 	}
+	elsewhere := run(1, "x")
+	elsewhere.Tree.(map[string]any)["lvlm"] = map[string]any{"url": "http://b"} // another model may be there
+	if n := len(ArmsOf([]*record.Run{run(0, "x"), elsewhere})); n != 2 {
+		t.Errorf("%d arms of two servers", n)
+	}
 }

@@ -19,11 +19,11 @@ func Where() []string {
 		"checkpoint.keep_states"}
 }
 
-// ChangesNoResult reports whether a key is one of them, or says how a run is recorded and watched.
+// ChangesNoResult reports whether a key is one of them, or says how a run is recorded and watched. At another address may be another model.
 func ChangesNoResult(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	keys := append(Where(), "logging", "report", "dry_run", "evidence")
-	return slices.Contains(keys, key) || slices.Contains(keys, section)
+	return key != "lvlm.url" && (slices.Contains(keys, key) || slices.Contains(keys, section))
 }
 
 // Settings reads the configuration of a run folder as dotted keys; a folder without one has none.

@@ -37,7 +37,7 @@ type Arm struct {
 
 // evaluation is the arm's scores averaged over seeds.
 func (a Arm) evaluation() record.Evaluation {
-	return record.Evaluation{Metric: a.Metric, Range: a.Range, Scores: a.QueryScores()}
+	return record.Evaluation{Metric: a.Metric, Range: a.Range, Scores: a.QueryScores(), Clusters: a.Clusters}
 }
 
 // ArmOf collects the scores of runs that differ in nothing but their seed: on a split, by a metric, of

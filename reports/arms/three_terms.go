@@ -81,17 +81,18 @@ func Controls(arms []ComparedArm) (split bool, missing string) {
 
 // splitGains makes the terms of a table's arms; opt is that of its comparisons.
 func (t *ArmTable) splitGains(opt stats.Options) {
-	runs := list.Map(t.Rows, func(r armRow) *record.Run { return r.runs[0] })
+	runs := list.Map(t.Rows, func(r armRow) *record.Run { return r.Runs[0] })
+	own := t.gain() >= 0 && t.yards[t.gain()].Policy == record.PolicyInit
 	for _, at := range controlled(runs) {
 		g := threeTerms{none: t.Rows[at[0]], placebo: t.Rows[at[1]]}
 		elicitation, reward := t.between(at[2], at[1], opt), t.between(at[0], at[2], opt)
-		if g.none.initial == nil || g.placebo.initial == nil || elicitation.c == nil || reward.c == nil {
+		if !own || g.none.Gain == nil || g.placebo.Gain == nil || elicitation.c == nil || reward.c == nil {
 			t.unsplit = "The gain is not split in null, elicitation and reward: some of its arms, or their initial policies, were not scored on " +
 				"the same questions."
 			continue
 		}
-		g.terms = []term{{of: g.placebo.name + " over its initial policy", c: g.placebo.initial}, elicitation, reward}
-		if sum := g.sum(); math.Abs(sum-g.none.initial.Mean) > 1e-6 {
+		g.terms = []term{{of: g.placebo.Name + " over its initial policy", c: g.placebo.Gain}, elicitation, reward}
+		if sum := g.sum(); math.Abs(sum-g.none.Gain.Mean) > 1e-6 {
 			t.unsplit = "The gain is not split in null, elicitation and reward: the arms began with different policies. Give them the same seeds."
 			continue
 		}
@@ -102,12 +103,12 @@ func (t *ArmTable) splitGains(opt stats.Options) {
 // between compares two arms, by the table's own comparison where it makes one.
 func (t *ArmTable) between(i, k int, opt stats.Options) term {
 	a, b := t.Rows[i], t.Rows[k]
-	of := term{of: a.name + " minus " + b.name}
+	of := term{of: a.Name + " minus " + b.Name}
 	switch {
-	case k == 0 && a.first != nil:
-		of.c = a.first
-	case i == 0 && b.first != nil:
-		of.c, of.turned = b.first, true
+	case k == 0 && a.Difference != nil:
+		of.c = a.Difference
+	case i == 0 && b.Difference != nil:
+		of.c, of.turned = b.Difference, true
 	default:
 		for _, g := range t.split {
 			for _, other := range g.terms {
@@ -116,7 +117,7 @@ func (t *ArmTable) between(i, k int, opt stats.Options) term {
 				}
 			}
 		}
-		if c, err := a.arm.unsettled(b.arm, opt); err == nil {
+		if c, err := a.unsettled(b.Arm, opt); err == nil {
 			of.c = &c
 		}
 	}
@@ -175,7 +176,7 @@ func (g threeTerms) write(d *page.Document, metric string) {
 	if len(found) > 0 {
 		said = fmt.Sprintf("Told from 0: %s.", page.Joined(found))
 	}
-	sum, _, _ := g.none.initial.Texts()
-	d.Paragraph("Null + elicitation + reward is the gain of %s over its initial policy, %s (arXiv:2606.05932). %s", g.none.name,
+	sum, _, _ := g.none.Gain.Texts()
+	d.Paragraph("Null + elicitation + reward is the gain of %s over its initial policy, %s (arXiv:2606.05932). %s", g.none.Name,
 		sum, said)
 }

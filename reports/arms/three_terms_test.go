@@ -50,7 +50,7 @@ func TestThreeTerms(t *testing.T) {
 					t.Errorf("%v, %d seeds: term %d is %g in %v, want %g", order, seeds, i+1, c.Mean, c.Interval, want)
 				}
 			}
-			if gain := table.split[0].none.initial.Mean; math.Abs(sum-gain) > 1e-9 {
+			if gain := table.split[0].none.Gain.Mean; math.Abs(sum-gain) > 1e-9 {
 				t.Errorf("%v: the terms add up to %g, want the gain %g", order, sum, gain)
 			}
 			var d page.Document

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -56,7 +55,7 @@ func Compare(dirs []string) (*page.Document, []Pairing, error) {
 		if run.Summary != nil {
 			state = run.Summary.State
 		}
-		row := []string{arms.RunName(i) + withScorer(run), page.Plain(run.Dir), page.CodeList(run.Overrides)}
+		row := []string{arms.RunName(i) + arms.WithScorer(run), page.Plain(run.Dir), page.CodeList(run.Overrides)}
 		if steps {
 			row = append(append(row, stepsOf(run)), costOf(run)...)
 		}
@@ -67,20 +66,17 @@ func Compare(dirs []string) (*page.Document, []Pairing, error) {
 		header = slices.Insert(header, 3, "optimizer steps", ">reader calls", ">training")
 	}
 	d.Table(header, rows)
-	pairs, err := writeComparisons(&d, runs, seeded)
-	if err != nil {
-		return nil, nil, err
-	}
+	pairs := writeComparisons(&d, runs, seeded)
 	compareSettings(&d, runs)
 	return &d, pairs, nil
 }
 
 // writeComparisons compares the runs one by one, or by arms where some differ in their seed only. It returns the
 // differences of its tables.
-func writeComparisons(d *page.Document, runs []*record.Run, seeded []arms.ComparedArm) (pairs []Pairing, err error) {
-	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
+func writeComparisons(d *page.Document, runs []*record.Run, seeded []arms.ComparedArm) (pairs []Pairing) {
 	split, missing := arms.Controls(seeded)
 	defer d.Paragraph("%s", missing)
+	var tables []arms.ArmTable
 	if split || slices.ContainsFunc(seeded, func(a arms.ComparedArm) bool { return len(a.Runs) > 1 }) {
 		settings := Settings(runs)
 		items := list.Map(stat.Indices(len(seeded)), func(i int) string {
@@ -100,42 +96,32 @@ func writeComparisons(d *page.Document, runs []*record.Run, seeded []arms.Compar
 		if len(seeded) == 1 {
 			d.Paragraph("All runs are one arm: there is nothing to compare it with but its baselines.")
 		}
-		tables := arms.ArmTables(seeded, nil, 0)
-		n := 0
-		for _, t := range tables {
-			n += len(t.Made())
-		}
-		writeFamily(d, n)
-		for _, t := range tables {
-			t.Write(d)
-			for name, c := range t.Differences() {
-				pairs = append(pairs, Pairing{t.Split, t.Metric, t.Reference, *results.DifferenceOf(name, &c.Paired)})
-			}
-		}
-		if len(tables) == 0 {
-			d.Paragraph(nothing)
-		}
-		return pairs, nil
+		tables = arms.ArmTables(seeded, nil, 0)
+	} else {
+		tables = arms.RunTables(list.Map(stat.Indices(len(runs)), func(i int) arms.ComparedArm {
+			return arms.ComparedArm{Name: arms.RunName(i) + arms.WithScorer(runs[i]), Runs: runs[i : i+1]}
+		}))
 	}
-	tables, family := comparisonTables(runs)
 	if len(tables) == 0 {
-		d.Paragraph(nothing)
+		d.Paragraph("The runs share no evaluation on the same split: there is nothing to compare.")
 	}
-	trained := false
-	writeFamily(d, family)
+	n := 0
+	for _, t := range tables {
+		n += len(t.Made())
+	}
+	if n > 1 {
+		d.Paragraph("%s", stats.FamilyNote("the "+page.Plural(n, "comparison")+" below"))
+	}
 	for _, t := range tables {
 		t.Write(d)
-		for _, e := range t.entries {
-			if e.paired != nil {
-				trained = trained || t.drawn(e)
-				pairs = append(pairs, Pairing{t.split, t.metric, t.entries[0].name, *results.DifferenceOf(e.name, e.paired)})
-			}
+		for _, r := range t.Differences() {
+			pairs = append(pairs, Pairing{t.Split, t.Metric, t.Reference, *results.DifferenceOf(r.Name, &r.Difference.Paired)})
 		}
 	}
-	if trained {
+	if slices.ContainsFunc(tables, arms.ArmTable.Drawn) {
 		d.Paragraph("One seed is one draw: to judge the settings, run each with three seeds (`-m seed=0,1,2`) and compare all of the runs.")
 	}
-	return pairs, nil
+	return pairs
 }
 
 // Answers are those of the questions that runs are of.
@@ -158,13 +144,6 @@ func asked(d *page.Document, seeded []arms.ComparedArm) []arms.ComparedArm {
 			page.Verb(len(names[of]), "run", "runs"), page.Joined(slices.Sorted(slices.Values(names[of]))), answer)
 	}
 	return seeded
-}
-
-// writeFamily names the comparisons that the page is corrected for.
-func writeFamily(d *page.Document, n int) {
-	if n > 1 {
-		d.Paragraph("%s", stats.FamilyNote("the "+page.Plural(n, "comparison")+" below"))
-	}
 }
 
 // stepsOf says how many optimizer steps a run took, and in which phases: 225 (sft 150, rce 75).
@@ -195,186 +174,6 @@ func costOf(run *record.Run) []string {
 		calls, seconds = calls+p.Calls, seconds+p.Seconds
 	}
 	return []string{page.Thousands(calls), page.Duration(seconds)}
-}
-
-// withScorer is what the name of a run whose selector asks the reader has behind it.
-func withScorer(run *record.Run) string {
-	if run.Summary == nil {
-		return ""
-	}
-	return run.Summary.Data.Scorer.With()
-}
-
-// comparisonTable compares the runs on one split by one metric.
-type comparisonTable struct {
-	split, metric string
-	also          string // another metric with the same numbers, where the reward is the accuracy
-	entries       []comparisonEntry
-	baselines     []arms.Arm // of the first run that has some
-	yards         []results.Yardstick
-	warning       string // of baselines that are worse than random; "": none is
-}
-
-type comparisonEntry struct {
-	name    string
-	stage   record.StageResult // with its gains over similarity or majority
-	step    int                // optimizer steps it took; -1: not recorded
-	paired  *stats.Paired      // against the first entry, nil for itself
-	refused arms.Refused
-}
-
-// comparisonTables also returns how many comparisons the page makes together.
-func comparisonTables(runs []*record.Run) (tables []comparisonTable, family int) {
-	type key struct{ split, metric string }
-	var keys []key
-	for _, run := range runs {
-		for _, table := range results.StageTables(run.Evaluations) {
-			if k := (key{table[0].Split, table[0].Metric}); results.PlannedStage(table) >= 0 && !slices.Contains(keys, k) {
-				keys = append(keys, k)
-			}
-		}
-	}
-	var pairs []*stats.Paired
-	for _, k := range keys {
-		t := comparisonTable{split: k.split, metric: k.metric}
-		for _, run := range runs {
-			if t.baselines = arms.BaselinesOf([]*record.Run{run}, k.split, k.metric); len(t.baselines) > 0 {
-				break
-			}
-		}
-		t.yards, t.warning = arms.ArmYardsticks(t.baselines)
-		scored := func(policy string) bool {
-			return slices.ContainsFunc(t.baselines, func(b arms.Arm) bool { return b.Name == record.StageResult{Policy: policy}.Title() })
-		}
-		if scored(record.PolicyInit) && !scored(record.PolicySimilarity) {
-			t.yards = append(results.YardsticksBy(false)[:1], t.yards...) // each run's own start
-		}
-		var first *record.Evaluation
-		var firstRun *record.Run
-		for i, run := range runs {
-			e, err := results.EvaluationOf(run, k.split, k.metric, "")
-			if err != nil {
-				continue
-			}
-			entry := comparisonEntry{name: arms.RunName(i) + withScorer(run), step: run.StepAt(e), stage: stageOf(run, e, t.yards)}
-			if first == nil {
-				first, firstRun = &e, run
-			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultOptions()); err != nil {
-				entry.refused = arms.OtherQuestions()
-			} else if entry.refused = arms.OtherRewards(run, firstRun, k.split, k.metric); entry.refused.Cell == "" {
-				entry.paired = &paired
-			}
-			t.entries = append(t.entries, entry)
-		}
-		alone := list.Map(runs, func(run *record.Run) []*record.Run { return []*record.Run{run} })
-		t.baselines = arms.Everybodys(t.baselines, alone, k.split, k.metric)
-		if slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.refused.Cell != "" }) {
-			t.baselines = nil // one was not scored as the first was
-		}
-		if n := len(tables); n > 0 && tables[n-1].split == t.split && reflect.DeepEqual(tables[n-1].entries, t.entries) {
-			tables[n-1].also = t.metric
-		} else if len(t.entries) > 1 {
-			tables = append(tables, t)
-			pairs = append(pairs, list.Map(t.entries, func(e comparisonEntry) *stats.Paired { return e.paired })...)
-		}
-	}
-	pairs = slices.DeleteFunc(pairs, func(p *stats.Paired) bool { return p == nil })
-	stats.Settle(pairs)
-	return tables, len(pairs)
-}
-
-// stageOf describes an evaluation, with its gains over the baselines that stand in the same table.
-func stageOf(run *record.Run, e record.Evaluation, yards []results.Yardstick) record.StageResult {
-	stage := record.StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
-	stage.Mean, stage.SE = e.MeanSE()
-	for _, y := range yards {
-		if reference, err := results.EvaluationOf(run, e.Split, e.Metric, y.Policy); err == nil {
-			if paired, err := results.CompareEvaluations(e, reference, stats.DefaultOptions()); err == nil {
-				stats.Settle([]*stats.Paired{&paired})
-				*y.Gain(&stage) = &paired
-			}
-		}
-	}
-	return stage
-}
-
-// drawn says whether an entry's comparison has a policy that was trained, one draw of its seed.
-func (t comparisonTable) drawn(e comparisonEntry) bool { return e.step != 0 || t.entries[0].step != 0 }
-
-func (t comparisonTable) Write(d *page.Document) {
-	first := t.entries[0]
-	metrics := results.MetricName(t.metric)
-	if t.also != "" {
-		metrics += " and " + results.MetricName(t.also)
-	}
-	d.Heading(2, "%s on %s", page.Capital(metrics), page.Plain(t.split))
-	steps := slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.step > 0 })
-	var rows [][]string
-	var sentences []string
-	var look stats.Look
-	for _, e := range t.entries {
-		difference, p, effect, verdict := e.paired.Cells()
-		if e.paired != nil {
-			look = look.Later(e.paired.Look)
-			against := first.name
-			if t.drawn(e) {
-				against += " (of these two runs; other seeds may differ)"
-			}
-			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, against, results.MetricName(t.metric)))+".")
-		}
-		if e.refused.Cell != "" {
-			verdict = e.refused.Cell
-			sentences = append(sentences, e.refused.Sentence(e.name, first.name))
-		}
-		row := []string{e.name, page.Plain(e.stage.Title())}
-		if steps {
-			row = append(row, stepCell(e.step))
-		}
-		row = append(row, page.Thousands(e.stage.Queries), page.MeanSE(e.stage.Mean, e.stage.SE))
-		for _, y := range t.yards {
-			gain, _, _, _ := (*y.Gain(&e.stage)).Cells()
-			row = append(row, gain)
-		}
-		rows = append(rows, append(row, difference, p, effect, verdict))
-	}
-	header := []string{"run", "policy"}
-	if steps {
-		header = append(header, ">at step")
-	}
-	header = append(header, ">questions", ">mean ± SE")
-	header = append(header, list.Map(t.yards, func(y results.Yardstick) string { return ">gain over " + y.Short })...)
-	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
-	for _, note := range stats.Notes(rows) {
-		d.Paragraph("%s", note)
-	}
-	if look != (stats.Look{}) {
-		sentences = append(sentences, page.Capital(look.Spent()))
-	}
-	if t.warning != "" {
-		sentences = append(sentences, t.warning)
-	}
-	d.List(sentences...)
-}
-
-// withBaselines adds a line for each baseline: its mean, and nothing that it was not compared with.
-func withBaselines(rows [][]string, baselines []arms.Arm, steps bool) [][]string {
-	for _, b := range baselines {
-		mean, _ := b.LevelOf()
-		row := []string{"", page.Plain(b.Name)}
-		if steps {
-			row = append(row, "")
-		}
-		row = append(row, page.Thousands(len(b.QueryIDs)), mean)
-		rows = append(rows, append(row, make([]string, len(rows[0])-len(row))...))
-	}
-	return rows
-}
-
-func stepCell(step int) string {
-	if step < 0 {
-		return "–"
-	}
-	return page.Thousands(step)
 }
 
 // compareSettings lists the config keys in which the runs differ.

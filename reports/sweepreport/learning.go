@@ -310,8 +310,8 @@ func (v *View) differences() *results.Differences {
 	if t := v.verdicts; t != nil {
 		d.What = fmt.Sprintf("%s minus that of %s, mean difference with its 95%% interval, on %s",
 			page.Capital(results.MetricName(t.Metric)), t.Reference, t.Split)
-		for name, c := range t.Differences() {
-			d.Add(strings.ReplaceAll(name, "`", ""), &c.Paired)
+		for _, r := range t.Differences() {
+			d.Add(strings.ReplaceAll(r.Name, "`", ""), &r.Difference.Paired)
 		}
 	}
 	if len(d.Rows) == 0 {

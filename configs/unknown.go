@@ -77,7 +77,7 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 	outermost, _, _ := strings.Cut(key, ".")
 	found, byName := s.elsewhere(key, last, root), s.elsewhere(last, last, root)                                 // trainer.lr
 	keys := list.Unique(list.Map(byName, func(path string) string { return path[strings.Index(path, ".")+1:] })) // of rce.lr, grpo.lr: lr
-	if section != nil && root != nil && len(keys) == 1 && s.acts(root, byName[0]) &&
+	if section != nil && root != nil && len(keys) == 1 && strings.Count(byName[0], ".") < 2 && s.acts(root, byName[0]) &&
 		(len(found) == 0 || !strings.HasSuffix(found[0], last) && !strings.HasPrefix(found[0], outermost+".")) {
 		return byName
 	}

@@ -150,18 +150,15 @@ func Enter(cwd, dir string) error {
 	return nil
 }
 
-// where are the keys whose values may be others when a run goes on.
-func where() []string { return append(record.Where(), `optim.state="offload"`) }
-
 // Fingerprint returns the hash of the values that decide what a run computes, those at their defaults left out.
 func Fingerprint(c *configs.Composed) (string, error) {
-	return c.Fingerprint(append(where(), "logging", "report", "predict", "dry_run", "eval.cluster", "evidence", "vars")...)
+	return c.Fingerprint(append(record.Where(), "logging", "report", "predict", "dry_run", "eval.cluster", "evidence", "vars")...)
 }
 
 // Alike reports whether a run of one configuration may go on with another.
 func Alike(a, b *configs.Composed) bool {
-	one, err := a.Fingerprint(where()...)
-	other, failed := b.Fingerprint(where()...)
+	one, err := a.Fingerprint(record.Where()...)
+	other, failed := b.Fingerprint(record.Where()...)
 	return err == nil && failed == nil && one == other
 }
 

@@ -189,10 +189,13 @@ func overSeeds(scores [][]float64) []float64 {
 	return mean
 }
 
-// differs says whether another arm of the name has another mean by a seed that both have.
+// differs says whether another arm of the name has another mean by a seed that both have, or by any, where no seed has a part in it.
 func (a Arm) differs(other Arm) bool {
 	return a.Name == other.Name && slices.ContainsFunc(stat.Indices(len(a.Seeds)), func(i int) bool {
 		at := slices.Index(other.Seeds, a.Seeds[i])
+		if at < 0 && slices.Contains([]string{record.PolicySimilarity, record.PolicyMajority, record.PolicyOracle}, a.Name) {
+			at = 0
+		}
 		return at >= 0 && math.Abs(stat.Mean(other.Scores[at])-stat.Mean(a.Scores[i])) > 1e-9
 	})
 }

@@ -110,6 +110,18 @@ func TestBaselinesAreEverybodys(t *testing.T) {
 	}
 }
 
+// Similarity has the same score by every seed, so that arms of other seeds tell too when it has not; a draw at random has not.
+func TestBaselinesDiffer(t *testing.T) {
+	of := func(name string, seed int64, mean float64) Arm {
+		return Arm{Name: name, Seeds: []int64{seed}, Scores: [][]float64{{mean, mean}}}
+	}
+	for name, want := range map[string]bool{record.PolicySimilarity: true, record.PolicyRandom: false, "initial policy": false} {
+		if got := of(name, 0, 0.3).differs(of(name, 1, 0.35)); got != want || of(name, 0, 0.3).differs(of(name, 1, 0.3)) {
+			t.Errorf("%s of two seeds: differs %v, want %v", name, got, want)
+		}
+	}
+}
+
 // What a table says that a look has to spend is what its verdicts spend: between arms of two looks the later one's level is shared.
 func TestTableSaysWhatItsLookSpends(t *testing.T) {
 	runs := []*record.Run{controlledRun("none", 0, 0.1), controlledRun("majority", 0, 0.1)}

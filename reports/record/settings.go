@@ -16,7 +16,7 @@ import (
 func Where() []string {
 	return []string{"hydra", "checks", "on_end", "parallel.processes", "parallel.backend", "parallel.timeout_seconds", "lvlm.url",
 		"lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store", "checkpoint.on_damage",
-		"checkpoint.keep_states"}
+		"checkpoint.keep_states", `optim.state="offload"`}
 }
 
 // ChangesNoResult reports whether a key is one of them, or says how a run is recorded and watched. At another address may be another model.

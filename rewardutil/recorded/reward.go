@@ -123,9 +123,6 @@ func (o Options) Validate() error {
 		errs = append(errs, option.Errorf("mode", "%s", modeError(o.Mode)))
 	}
 	errs = append(errs, option.OneOf("correctness_mode", o.CorrectnessMode, "01", "pm1"))
-	if o.Field != nil && *o.Field == "" {
-		errs = append(errs, option.Errorf("field", "want the name of a recorded number, or null"))
-	}
 	for _, level := range slices.Sorted(maps.Keys(o.Levels)) {
 		errs = append(errs, option.OneOf("levels."+level, level, BeamLevel, CoherenceLevel, DiversityLevel, TaskLevel))
 	}

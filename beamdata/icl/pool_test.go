@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -253,5 +255,25 @@ func TestNearestOfEqualVectors(t *testing.T) {
 		if got := near(queries[:1], all[1:])[0]; got[0] != near(queries[:1], all)[0][0] {
 			t.Errorf("dim %d: %v is nearest among all but one", dim, got[0])
 		}
+	}
+}
+
+// Images may be counted from 0: that one is an image too, and no query has others about its own image in its pool.
+func TestImageZero(t *testing.T) {
+	var lines strings.Builder
+	for i := range 9 {
+		fmt.Fprintf(&lines, `{"id": %d, "question": "q", "answers": ["a"], "image_id": %d}`+"\n", i, i/3)
+	}
+	path := filepath.Join(t.TempDir(), "records.jsonl")
+	if err := os.WriteFile(path, []byte(lines.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pools, err := Sampler{Kind: "random", Candidates: 6}.Pools(t.Context(), s, []int{1}, Vectors{}, Vectors{})
+	if err != nil || slices.Min(pools[0]) < 3 {
+		t.Errorf("pool %v (%v) of row 1, want the six about other images", pools, err)
 	}
 }

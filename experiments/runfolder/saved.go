@@ -152,7 +152,7 @@ func Enter(cwd, dir string) error {
 
 // Fingerprint returns the hash of the values that decide what a run computes, those at their defaults left out.
 func Fingerprint(c *configs.Composed) (string, error) {
-	return c.Fingerprint(append(record.Where(), "logging", "report", "predict", "dry_run", "eval.cluster", "evidence", "vars")...)
+	return c.Fingerprint(append(record.Watched(), "predict", "eval.cluster", "vars")...)
 }
 
 // Alike reports whether a run of one configuration may go on with another.

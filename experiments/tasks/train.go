@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/torchx"
@@ -263,9 +264,7 @@ func announce(j *job.Job) {
 	if d, err := j.Config.Data.Dataset(); err != nil || d.Files == nil {
 		parts = []string{"data." + j.Config.Data.Name + " (built in)"}
 	}
-	for _, path := range filesOf(j.Config) {
-		parts = append(parts, path+sizeOf(path))
-	}
+	parts = append(parts, list.Map(filesOf(j.Config), func(path string) string { return path + sizeOf(path) })...)
 	j.Logf("reading %s and libtorch", strings.Join(parts, ", "))
 }
 

@@ -108,9 +108,12 @@ func tablesOf(arms []ComparedArm, want func(split, metric string) bool, atLeast 
 	type key struct{ split, metric string }
 	var keys []key
 	for i, a := range arms {
+		if i > 0 && !lone {
+			break
+		}
 		for _, run := range a.Runs {
 			for _, table := range results.StageTables(run.Evaluations) {
-				if k := (key{table[0].Split, table[0].Metric}); (i == 0 || lone) && (want == nil || want(k.split, k.metric)) {
+				if k := (key{table[0].Split, table[0].Metric}); want == nil || want(k.split, k.metric) {
 					keys = append(keys, k)
 				}
 			}
@@ -343,11 +346,8 @@ func (t ArmTable) shared() []armRow {
 	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return r.refused.Why != "" && r.refused != askedElsewhere }) {
 		return nil // an arm was not scored as it was
 	}
-	all := list.Filter(t.baselines, func(b Arm) bool {
-		return !slices.ContainsFunc(t.Rows, func(r armRow) bool {
-			return slices.ContainsFunc(BaselinesOf(r.Runs, t.Split, t.Metric), b.differs)
-		})
-	})
+	theirs := slices.Concat(list.Map(t.Rows, func(r armRow) []Arm { return BaselinesOf(r.Runs, t.Split, t.Metric) })...)
+	all := list.Filter(t.baselines, func(b Arm) bool { return !slices.ContainsFunc(theirs, b.differs) })
 	return list.Map(all, func(b Arm) armRow { return armRow{Told: Told{Name: b.Name, Arm: b}} })
 }
 

@@ -19,11 +19,15 @@ func Where() []string {
 		"checkpoint.keep_states", `optim.state="offload"`}
 }
 
-// ChangesNoResult reports whether a key is one of them, or says how a run is recorded and watched. At another address may be another model.
+// Watched are these keys and those that say how a run is recorded and watched.
+func Watched() []string { return append(Where(), "logging", "report", "dry_run", "evidence") }
+
+var watched = Watched()
+
+// ChangesNoResult reports whether a key is one of Watched, or in a section of it. At another address may be another model.
 func ChangesNoResult(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
-	keys := append(Where(), "logging", "report", "dry_run", "evidence")
-	return key != "lvlm.url" && (slices.Contains(keys, key) || slices.Contains(keys, section))
+	return key != "lvlm.url" && slices.ContainsFunc(watched, func(w string) bool { return w == key || w == section })
 }
 
 // Settings reads the configuration of a run folder as dotted keys; a folder without one has none.

@@ -13,7 +13,7 @@
 #        losses     short trainings against PyTorch's losses in float64 and the CPU's
 #        goldens    the tests of every policy on CUDA: float32 and bfloat16 against float64 and the CPU, recorded runs
 #        resume     runs killed with SIGKILL end as those that were not: the same rows and the same bytes
-#        processes  runs of two processes, over TCP and, on two GPUs, by NCCL, end as that of one: the same rows and the same bytes
+#        processes  runs of two processes, over TCP and by NCCL, end as that of one: the same rows and the same bytes
 #        memory     the forecast before the first step against the peak of the run
 #        oom        a full memory ends in one line that says what to lower, and leaves nothing half-written
 #        bench      the pointer's training workloads
@@ -169,24 +169,40 @@ same() {
 	return $code
 }
 
+# NCCL takes two processes of one GPU for a mistake, unless they say that they are on two machines.
+# shellcheck disable=SC2016 # of the inner shell
+pair='RANK=1 NCCL_HOSTID=b "$@" & RANK=0 NCCL_HOSTID=a "$@"; code=$?; wait $! && exit $code'
+# spread POLICY HOW: a run of two shards. HOW is its processes and how they exchange tensors: 1_tcp, 2_tcp, 2_nccl, pair_nccl.
+spread() {
+	local policy=$1 how=$2 dir=$out/processes-$1-$2 processes=${2%_*} by=()
+	if [ "$processes" = pair ]; then
+		processes=1
+		by=(env WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 10000))
+			NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_DEBUG="${NCCL_DEBUG:-WARN}" bash -c "$pair" pair)
+	fi
+	# shellcheck disable=SC2046 # words
+	within 60 "${by[@]}" "$run" $(tiny "$policy") device=cuda deterministic=true report.plots=false checks.off=[preflight] \
+		parallel.shards=2 parallel.processes="$processes" parallel.backend="${how#*_}" hydra.run.dir="$dir" >"$dir.log" 2>&1 ||
+		{ echo "$policy $how:"; tail -n 3 "$dir.log"; return 1; }
+}
 part_processes() {
-	local policy how bad=0 ways='1_tcp 2_tcp' gpus
-	gpus=$(grep -c '^cuda:[0-9]' "$out/doctor.log")
-	if [ "$gpus" -lt 2 ]; then
-		note "NCCL not tried: one GPU"
-	elif ! grep -q 'by NCCL' "$out/doctor.log"; then
+	local policy how bad=0 ways='1_tcp 2_tcp'
+	if ! grep -q 'by NCCL' "$out/doctor.log"; then
 		note "NCCL not tried: no libnccl.so.2"
 		bad=1
+	elif [ "$(grep -c '^cuda:[0-9]' "$out/doctor.log")" -lt 2 ]; then
+		ways+=' pair_nccl'
 	else
 		ways+=' 2_nccl'
 	fi
 	for policy in pointer qwen2_5_vl seq2seq; do
 		for how in $ways; do
-			# shellcheck disable=SC2046 # words
-			within 60 "$run" $(tiny $policy) device=cuda deterministic=true report.plots=false checks.off=[preflight] parallel.shards=2 \
-				parallel.processes="${how%_*}" parallel.backend="${how#*_}" hydra.run.dir="$out/processes-$policy-$how" \
-				>"$out/processes-$policy-$how.log" 2>&1 || { tail -n 3 "$out/processes-$policy-$how.log"; bad=1; continue 2; }
-			[ "$how" = 1_tcp ] || same "$out/processes-$policy-1_tcp" "$out/processes-$policy-$how" "$policy ${how#*_}" || bad=1
+			if ! spread $policy "$how"; then
+				bad=1
+				note "$policy $how failed"
+			elif [ "$how" != 1_tcp ]; then
+				same "$out/processes-$policy-1_tcp" "$out/processes-$policy-$how" "$policy ${how#*_}" || bad=1
+			fi
 		done
 	done
 	return $bad

@@ -120,9 +120,9 @@ lint: native deadcode ## gofmt, go vet, staticcheck, tidy modules, package order
 	@$(GO) test ./internal/arrows
 	@+$(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk lint
 
-# What only tests reach: live tensors and what crossed to the host, the table of checks, a comparison in one call;
+# What only tests reach: live tensors and what crossed to the host, the table of checks, a comparison and an optimizer in one call;
 # which keys of a model folder are read (beside transformers), the end of a mapping, a table of records made by hand.
-FOR_TESTS := '^(beamdata/icl/.*: TableOf|internal/tensorfile/.*: Array[.]Close|selector/(clip|seq2seq|vl)/.*: Keys|internal/torchx/.*: (Live|Counted|Counts[.]Minus|PlantRounding)|phases/doctor/.*: Checks|reports/stats/.*: ComparePaired)$$'
+FOR_TESTS := '^(beamdata/icl/.*: TableOf|internal/tensorfile/.*: Array[.]Close|selector/(clip|seq2seq|vl)/.*: Keys|internal/torchx/.*: (Live|Counted|Counts[.]Minus|NewAdamW|PlantRounding)|phases/doctor/.*: Checks|reports/stats/.*: ComparePaired)$$'
 
 .PHONY: lint-cuda
 lint-cuda: ## our C++ under -Werror against a libtorch with CUDA: make lint-cuda LIBTORCH=python

@@ -22,7 +22,8 @@ func TestBenchPublishedShapes(t *testing.T) {
 	if r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}
-	var report struct{ Shapes []bench.ShapeMeasurement }
+	type shapes struct{ Shapes []bench.ShapeMeasurement }
+	var report shapes
 	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
 		t.Fatalf("%v:\n%s", err, r.stdout)
 	}
@@ -43,6 +44,18 @@ func TestBenchPublishedShapes(t *testing.T) {
 			t.Errorf("%s %s: %g TFLOP", m.Workload, m.Case, m.TFLOP)
 		}
 	}
+	for _, whole := range []string{"float32", "bfloat16", "offload"} {
+		r := run(t, append(slices.Clone(args[:7]), "qwen2_5_vl_3b", "--phases", "shape-step,shape-update", "--whole", whole)...)
+		var report shapes
+		if err := json.Unmarshal([]byte(r.stdout), &report); err != nil || r.code != 0 || len(report.Shapes) != 2 {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		for _, m := range report.Shapes {
+			if m.Workload != "qwen2_5_vl_3b_"+whole || m.Whole != whole || m.Trained < 200_000 {
+				t.Errorf("odd row of a model that is trained whole: %+v", m)
+			}
+		}
+	}
 	file := filepath.Join(t.TempDir(), "report.json")
 	if err := os.WriteFile(file, []byte(r.stdout), 0o644); err != nil {
 		t.Fatal(err)
@@ -57,6 +70,7 @@ func TestBenchPublishedShapes(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"unknown size":          {"workloads", "qwen2_5_1_5b", "--sizes", "layer=2"},
+		"--whole=half: want":    {"workloads", "qwen2_5_1_5b", "--whole", "half"},
 		"layers=0, want":        {"workloads", "qwen2_5_1_5b", "--sizes", "layers=0"},
 		"--from=/nowhere: open": {"workloads", "--from", "/nowhere"},
 		"no rows: want what":    {"workloads", "--from", empty},

@@ -30,6 +30,7 @@ func workloads() verb {
 	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
 	f.StringVar(&opt.ShapePeer, "shape-peer", "", "peer_gpu.py, the same for published shapes")
 	f.StringToIntVar(&opt.Sizes, "sizes", nil, "sizes of published shapes instead of their own, such as layers=2,new=32")
+	f.StringVar(&opt.Whole, "whole", "", "train all weights of published shapes, and keep moments as this says: float32, bfloat16 or offload")
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
 	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to "+
 		"bench measure; needs --dir")
@@ -84,6 +85,8 @@ func runWorkloads(ctx context.Context, opt bench.Options, args []string) error {
 		return usage.Errorf("--format=%s: want table, markdown, json or specs", opt.Format)
 	case opt.Format == "specs" && opt.Dir == "":
 		return usage.Errorf("--format=specs names files that must stay: give --dir")
+	case !slices.Contains([]string{"", "float32", "bfloat16", "offload"}, opt.Whole):
+		return usage.Errorf("--whole=%s: want float32, bfloat16 or offload", opt.Whole)
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
 		return usage.Errorf("want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
 	}

@@ -43,6 +43,7 @@ type Options struct {
 	Peer      string         // the peer program (Python); empty: none
 	ShapePeer string         // that of the published shapes
 	Sizes     map[string]int // of published shapes, instead of their own
+	Whole     string         // ShapeWorkload.Whole
 	Python    string
 	Format    string   // table, markdown, json, or specs: what the measuring processes are told, nothing runs
 	Overrides []string // of the configuration

@@ -21,6 +21,7 @@ type ShapeWorkload struct {
 	Vocab, Rank                         int
 	Vision                              *VisionShape // nil: text only
 	DType                               string
+	Whole                               string // how the moments are kept (optim.state) where all weights are trained; "": adapters are
 
 	Sequences int // decoded at once, each of a prompt of its own
 	Prompts   int // of a GRPO step
@@ -119,6 +120,8 @@ type ShapeMeasurement struct {
 	Who        string  `json:"who"` // fulcrum, or the peer's name and version
 	Device     string  `json:"device"`
 	DType      string  `json:"dtype"`
+	Whole      string  `json:"whole,omitempty"`
+	Trained    int     `json:"trained,omitempty"` // numbers
 	Seconds    float64 `json:"seconds"`
 	Fastest    float64 `json:"fastest_seconds,omitempty"` // of the processes of a row
 	Slowest    float64 `json:"slowest_seconds,omitempty"`
@@ -168,6 +171,9 @@ func Peak(device string) float64 {
 func (o Options) shapeLines(ctx context.Context, w ShapeWorkload, cases []ShapeCase) (lines []ShapeMeasurement, err error) {
 	if w, err = w.Resized(o.Sizes); err != nil {
 		return nil, err
+	}
+	if w.Whole = o.Whole; w.Whole != "" {
+		w.Name += "_" + w.Whole
 	}
 	for _, c := range cases {
 		spec, err := json.Marshal(ShapeSpec{w, c.Name, o.Device, o.Threads, o.Passes})
@@ -244,7 +250,11 @@ func printShapes(out io.Writer, lines []ShapeMeasurement, format string) error {
 		return err
 	}
 	texts := list.Map(ShapeCases(), func(c ShapeCase) string { return c.Name + ": " + c.What })
-	_, err := fmt.Fprintf(out, "Random frozen weights in %s, adapters on q, k, v, o; %s. tokens: of completions. MFU: of the "+
-		"device's dense bfloat16 peak (%s).\n", lines[0].DType, strings.Join(texts, "; "), lines[0].Device)
+	trained := "Random frozen weights in %s, adapters on q, k, v, o"
+	if lines[0].Whole != "" {
+		trained = "Random weights, computed with in %s, all trained in float32"
+	}
+	_, err := fmt.Fprintf(out, trained+"; %s. tokens: of completions. MFU: of the device's dense bfloat16 peak (%s).\n", lines[0].DType,
+		strings.Join(texts, "; "), lines[0].Device)
 	return err
 }

@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -52,6 +53,7 @@ func PrintShape(ctx context.Context, out io.Writer, text string) (err error) {
 		return err
 	}
 	m.Workload, m.Case, m.Who, m.DType = spec.Workload.Name, spec.Case, "fulcrum", spec.Workload.DType
+	m.Whole, m.Trained = spec.Workload.Whole, b.policy.Params().Numel()
 	return json.NewEncoder(out).Encode(m)
 }
 
@@ -71,6 +73,10 @@ type shapeBench struct {
 func newShapeBench(w bench.ShapeWorkload, device string) (*shapeBench, error) {
 	opt := vl.DefaultOptions()
 	opt.DType, opt.LoRA.Rank = w.DType, w.Rank
+	if w.Whole != "" { // as exp=qwen2_5_vl_video does, and the vision tower
+		opt.LoRA.Enabled, opt.GradientCheckpointing = false, true
+		opt.TuneMMLLM, opt.TuneMMVision, opt.TuneMMMLP = true, w.Vision != nil, w.Vision != nil
+	}
 	config, err := json.Marshal(shapeConfig(w))
 	if err != nil {
 		return nil, err
@@ -190,7 +196,7 @@ func (b *shapeBench) update(context.Context) (m bench.ShapeMeasurement, err erro
 	ratio := torchx.Exp(torchx.Sub(logp, torchx.Detach(logp)))
 	params.ZeroGrad()
 	torchx.Backward(torchx.Neg(torchx.Mean(torchx.Minimum(ratio, torchx.Clamp(ratio, 0.8, 1.2)))))
-	adam := torchx.NewAdamW(params, 0.9, 0.999, 1e-8, 0.01)
+	adam := torchx.NewAdamWKept(cmp.Or(b.Whole, torchx.KeepFloat32), params, 0, 1, 0.9, 0.999, 1e-8, 0.01)
 	defer adam.Free()
 	adam.Step(1e-6, min(1, 1/(params.GradNorm()+1e-6)))
 
@@ -233,7 +239,9 @@ func (b *shapeBench) begin() error {
 	opt.KL.Beta, opt.KL.Estimator, opt.KL.Controller, opt.KL.Reference = 0.04, "k3", "fixed", "init"
 	opt.Completions.Groups = 0
 	policy := &timedPolicy{Policy: b.policy, clock: b.clock}
-	b.phase = grpo.New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), b, b.Prompts)
+	optim := phases.DefaultOptimOptions()
+	optim.State = cmp.Or(b.Whole, optim.State)
+	b.phase = grpo.New("grpo", opt, optim, schedule.DefaultLROptions(), b, b.Prompts)
 	env := &phases.Env{Policy: policy, Initial: policy.Clone(), Data: phases.Data{Shots: b.New}, Seed: 1}
 	if err := b.phase.Begin(env, 1000); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 // options.DType. Norms are 1, biases 0, matrices normal with this standard deviation. They depend on the seed and the kind of
 // device, whose generators differ.
 func Random(layout Layout, options Options, device string, std float64, seed int64) (*Weights, error) {
-	w := &Weights{Layout: layout, options: Options{DType: options.DType, LoRA: options.LoRA}, device: device, slow: new(int),
-		Joined: strings.HasPrefix(device, "cuda")}
+	options = Options{DType: options.DType, LoRA: options.LoRA, GradientCheckpointing: options.GradientCheckpointing}
+	w := &Weights{Layout: layout, options: options, device: device, slow: new(int), Joined: strings.HasPrefix(device, "cuda")}
 	specs, _, err := w.prepare(nil)
 	if err != nil {
 		return nil, err

@@ -386,22 +386,25 @@ func BenchmarkAttendOnCUDA(b *testing.B) {
 			b.ReportMetric(times*float64(2*2*rows*hk*d)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
 		}
 		step := func() { defer Scope()(); AttendDecode(q, k, v, spans, 0.1) }
-		b.Run("as it is", func(b *testing.B) {
-			timed(b, step)
-			rate(b, 1)
-		})
-		b.Run("28 layers, recorded", func(b *testing.B) {
-			defer OnSideStream(q)()
-			step()
-			graph := Capture(nil, func() {
-				for range 28 {
-					step()
-				}
+		for _, spans.Fast = range []bool{false, true} {
+			name := map[bool]string{false: "exact", true: "fast"}[spans.Fast]
+			b.Run(name+", as it is", func(b *testing.B) {
+				timed(b, step)
+				rate(b, 1)
 			})
-			defer graph.Free()
-			timed(b, graph.Replay)
-			rate(b, 28)
-		})
+			b.Run(name+", 28 layers, recorded", func(b *testing.B) {
+				defer OnSideStream(q)()
+				step()
+				graph := Capture(nil, func() {
+					for range 28 {
+						step()
+					}
+				})
+				defer graph.Free()
+				timed(b, graph.Replay)
+				rate(b, 28)
+			})
+		}
 	})
 }
 

@@ -78,13 +78,18 @@ type DecodeSpans struct {
 	Prefix, PrefixLen Tensor // [P]: first key and how many, at least one; rows i·N/P … share prefix i. No tensors: no prefix
 	Own, OwnLen       Tensor // [N]: first key and how many, at least one
 	MaxPrefix, MaxOwn int    // the longest that PrefixLen and OwnLen ever hold
+	Fast              bool   // on CUDA by our own kernel, whose sums have another order: 16-bit types, heads of 64 or 128
 }
 
 // AttendDecode is Attend of rows that see all their keys: q [N, Hq, D], k and v [M, Hk, D] → [N, Hq, D].
 func AttendDecode(q, k, v Tensor, spans *DecodeSpans, scale float64) Tensor {
+	fast := C.int(0)
+	if spans.Fast {
+		fast = 1
+	}
 	return made("attend_decode", func(out *C.Tensor) *C.char {
 		return C.fc_attend_decode(q.c(), k.c(), v.c(), spans.Prefix.c(), spans.PrefixLen.c(), spans.Own.c(), spans.OwnLen.c(),
-			C.int64_t(spans.MaxPrefix), C.int64_t(spans.MaxOwn), C.double(scale), out)
+			C.int64_t(spans.MaxPrefix), C.int64_t(spans.MaxOwn), fast, C.double(scale), out)
 	}, q, k, v, spans.Own, spans.OwnLen)
 }
 

@@ -439,10 +439,11 @@ CUresult cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, un
   launched(name_of(f), s);
   return CUDA_SUCCESS;
 }
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 #define NEVER(name)                                \
   CUresult never_##name() __asm__(#name); /* whatever it takes */ \
   CUresult never_##name() { return CUDA_ERROR_NOT_SUPPORTED; }
-NEVER(cuCtxSetCurrent) NEVER(cuDeviceGet) NEVER(cuDevicePrimaryCtxRetain) NEVER(cuFuncGetAttribute) NEVER(cuFuncSetAttribute)
+NEVER(cuCtxSetCurrent) NEVER(cuDeviceGet) NEVER(cuDevicePrimaryCtxRetain) NEVER(cuFuncGetAttribute)
 NEVER(cuFuncSetCacheConfig) NEVER(cuLaunchCooperativeKernel) NEVER(cuLinkAddData_v2) NEVER(cuLinkComplete) NEVER(cuLinkCreate_v2)
 NEVER(cuModuleLoad) NEVER(cuModuleLoadDataEx) NEVER(cuModuleUnload) NEVER(cuOccupancyMaxActiveBlocksPerMultiprocessor)
 NEVER(cuPointerGetAttribute) NEVER(cuTensorMapEncodeTiled)

@@ -145,11 +145,23 @@ def test_published_shapes(device, shape, case):
     assert (b["graphs"] > 0) == (case != "shape-update")
 
 
+@pytest.mark.parametrize("kernel", ["exact", "fast"])
+def test_slots_are_recorded(device, kernel):
+    """Decoding in slots: what more tokens cost is graphs that are launched, and looks at what has ended; the fast kernel is chosen."""
+    words = [*COMMON.split(), *VL.split(), "vl.scratch.hidden_size=256", "vl.dtype=bfloat16", "data.batch_size=16", "data.shapes.train_queries=48",
+             "schedule=[grpo]", "grpo.epochs=1", "vl.generation.slots=8", f"vl.generation.kernel={kernel}"]  # fmt: skip
+    found = [device.run(*words, f"vl.generation.max_new_tokens={n}", f"hydra.run.dir=slots-{kernel}-{n}") for n in (20, 36)]
+    a, b = (counts for counts, _ in found)
+    print(kernel, "20 tokens", dict(a), "36 tokens", dict(b))
+    assert b["graphs"] >= a["graphs"] + 16 and b["launches"] < a["launches"] + 16 * 8, (a, b)
+    assert any("decode_64" in name for name in found[0][1]) == (kernel == "fast")
+
+
 def test_every_kernel_of_ours_is_chosen(device):
     """After the runs above: dispatch has taken every kernel of our own, and libtorch's fused attention both ways."""
     source = (HERE.parent.parent / "internal/torchx/csrc/cuda_kernels.cc").read_text()
     lists = re.findall(r"std::vector<std::string> k\w+Names = \{([^}]*)\}", source)
-    ours = {name for text in lists for name in re.findall(r'"(\w+)"', text)} | {"draw"}
+    ours = {name for text in lists for name in re.findall(r'"(\w+)"', text)} | {"draw", "decode_64"}
     assert len(ours) > 25
     seen = {re.sub(r"^_Z\d+", "", name.removeprefix("ours: ")).split("IL")[0] for name in device.kernels if name.startswith("ours: ")}
     assert ours - seen == {"token_back_f16"}  # nothing is trained in float16

@@ -64,6 +64,7 @@ func (Options) Choices() map[string][]string {
 func (o Options) Validate() error {
 	return errors.Join(
 		o.Options.Validate(),
+		option.Want(o.Generation.Kernel != "fast", "generation.kernel", "want exact: there is no other kernel for encoder-decoders"),
 		option.Want(o.Path != nil || o.Scratch.Width%max(1, o.Scratch.Heads) == 0, "scratch.d_model",
 			"want a multiple of num_heads=%d, got %d", o.Scratch.Heads, o.Scratch.Width))
 }

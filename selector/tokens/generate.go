@@ -232,9 +232,11 @@ type SamplingOptions struct {
 	RepetitionPenalty float64 `koanf:"repetition_penalty" range:"(0,inf)"`
 	// completions in work at a time: bounds memory; null = all
 	Slots *int `koanf:"slots" range:"[1,inf)" also:"max_num_seqs"`
+	// attention of decoding on CUDA; fast = sums in another order than training's: for grpo.correction (vl)
+	Kernel string `koanf:"kernel" enum:"exact,fast"`
 }
 
 // DefaultSampling draws completions of at most n tokens from the policy itself.
 func DefaultSampling(n int) SamplingOptions {
-	return SamplingOptions{MaxNewTokens: n, Temperature: 1, TopP: 1, RepetitionPenalty: 1}
+	return SamplingOptions{MaxNewTokens: n, Temperature: 1, TopP: 1, RepetitionPenalty: 1, Kernel: "exact"}
 }

@@ -92,7 +92,7 @@ func (p *Policy[P]) Decode(src selector.Source, queries []int, t, width int) (b 
 		p.weights().fail("decode", "width %d: want 1, completions are decoded greedily", width)
 	}
 	how := GenerateOptions{SamplingOptions: DefaultSampling(t), scored: true}
-	how.Temperature, how.Slots = 0, p.sampling.Slots
+	how.Temperature, how.Slots, how.Kernel = 0, p.sampling.Slots, p.sampling.Kernel
 	return Batch(src, queries, p.answers("decode", src, queries, 1, how))
 }
 

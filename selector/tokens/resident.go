@@ -29,10 +29,13 @@ type Decoding interface {
 	Take(rows []int)
 }
 
+// OnCUDA reports whether the model computes on a GPU.
+func (w *Weights) OnCUDA() bool { return strings.HasPrefix(w.device, "cuda") }
+
 // resident reports whether Generate decodes with the state on the device.
 func (o *GenerateOptions) resident(w *Weights) bool {
 	return !o.Constraints.any() && // these look at a sequence's tokens, on the host
-		(o.OnDevice || strings.HasPrefix(w.device, "cuda"))
+		(o.OnDevice || w.OnCUDA())
 }
 
 const (
@@ -69,10 +72,10 @@ func generateResident[P any](m Resident[P], w *Weights, prompts []P, all []*Sequ
 		return err
 	}
 	b := w.newResidentBatch(next, all, opt)
-	if strings.HasPrefix(w.device, "cuda") {
+	if w.OnCUDA() {
 		defer torchx.OnSideStream(b.ids)()
 	}
-	b.run(strings.HasPrefix(w.device, "cuda"), all)
+	b.run(w.OnCUDA(), all)
 	b.fill(all)
 	return nil
 }

@@ -20,6 +20,8 @@ import (
 type decodeShape struct {
 	hidden, layers, heads, kvHeads, intermediate, vocab int
 	prompts, samples, promptTokens, newTokens           int
+
+	kernel string // of attention
 }
 
 func (s decodeShape) config() []byte {
@@ -50,17 +52,23 @@ func BenchmarkDecode(b *testing.B) {
 		lora  bool
 	}
 	device, dtype := "cpu", "float32"
-	tiny := decodeShape{64, 2, 4, 2, 96, 640, 4, 4, 20, 24}
+	tiny := decodeShape{64, 2, 4, 2, 96, 640, 4, 4, 20, 24, "exact"}
 	runs := []run{{"tiny", tiny, false}, {"tiny_lora", tiny, true}}
 	if torchx.CUDAAvailable() {
 		device, dtype = "cuda:0", "bfloat16"
-		small := decodeShape{1536, 28, 12, 2, 8960, 151936, 64, 8, 256, 128}
-		large := decodeShape{2048, 36, 16, 2, 11008, 151936, 256, 1, 582, 128}
+		small := decodeShape{1536, 28, 12, 2, 8960, 151936, 64, 8, 256, 128, "exact"}
+		large := decodeShape{2048, 36, 16, 2, 11008, 151936, 256, 1, 582, 128, "exact"}
 		own := small
 		own.prompts, own.samples = 512, 1
 		runs = []run{{"groups", small, false}, {"groups_lora", small, true}, {"groups_lora_apart", small, true},
 			{"own_prompts_lora", own, true},
 			{"3b_own_prompts_lora", large, true}}
+		for _, r := range runs[1:] {
+			if r.name != "groups_lora_apart" {
+				r.name, r.shape.kernel = r.name+"_fast", "fast"
+				runs = append(runs, r)
+			}
+		}
 	}
 	for _, r := range runs {
 		b.Run(r.name, func(b *testing.B) {
@@ -87,7 +95,7 @@ func BenchmarkDecode(b *testing.B) {
 // those of a forward pass.
 func decode(b *testing.B, m *Model, s decodeShape) {
 	o := GenerateOptions{SamplingOptions: DefaultSampling(), IgnoreEOS: true, OnDevice: true}
-	o.MaxNewTokens = s.newTokens
+	o.MaxNewTokens, o.Kernel = s.newTokens, s.kernel
 	prompts := s.ask()
 	var out [][]Completion
 	for i := range 2 {
@@ -132,7 +140,7 @@ func decodeParts(b *testing.B, m *Model, s decodeShape) {
 		}
 	}
 	o := GenerateOptions{SamplingOptions: DefaultSampling()}
-	o.MaxNewTokens = 64
+	o.MaxNewTokens, o.Kernel = 64, s.kernel
 	torchx.Synchronize()
 	start := time.Now()
 	d, err := m.BeginResident(s.ask(), all, &o)

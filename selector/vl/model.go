@@ -109,12 +109,22 @@ func newModel(w *tokens.Weights, cfg *Config, options Options, generation Genera
 	m := &Model{Weights: w, cfg: cfg, opt: options, generation: generation, features: &features{Limit: featureBytes,
 		Free: torchx.Tensor.Free, Size: func(x torchx.Tensor) int { return x.Numel() * x.DType().Size() }}}
 	w.Frozen().AtFree = m.features.Clear
-	if err := torchx.Try(func() error { m.wire(); return nil }); err != nil {
+	if err := torchx.Try(func() error { m.wire(); return m.takesKernel() }); err != nil {
 		w.Frozen().Disown() // the caller closes the folder
 		w.Free()
 		return nil, err
 	}
 	return m, nil
+}
+
+// takesKernel refuses a fast kernel that would never run.
+func (m *Model) takesKernel() error {
+	o, half := m.opt.Generation, m.DType != torchx.Float32
+	if o.Kernel != "fast" || m.OnCUDA() && half && (m.cfg.HeadDim == 64 || m.cfg.HeadDim == 128) && o.Slots == nil {
+		return nil
+	}
+	return fmt.Errorf("vl.generation.kernel=fast: want device=cuda, vl.dtype=bfloat16 or float16, heads of 64 or 128 numbers (here %d) and "+
+		"vl.generation.slots=null", m.cfg.HeadDim)
 }
 
 // wire looks the weights up once.

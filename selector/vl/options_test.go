@@ -53,3 +53,17 @@ func TestFloat16DoesNotTrain(t *testing.T) {
 		}
 	}
 }
+
+// TestTheFastKernelWantsAGPU: a kernel that would never run is refused.
+func TestTheFastKernelWantsAGPU(t *testing.T) {
+	o := DefaultOptions()
+	o.Generation.Kernel = "fast"
+	m, err := New(o, Vocabulary{Size: 264, EOS: []int64{256}, Pad: 257, VisionStart: 258, VisionEnd: 259, VisionPad: 260, Image: 261,
+		Video: 262}, "cpu", 5)
+	if want := "vl.generation.kernel=fast: want device=cuda"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	if err == nil {
+		m.Free()
+	}
+}

@@ -41,6 +41,7 @@ func (m *Model) BeginResident(prompts []*processor.Prompt, all []*tokens.Sequenc
 	}
 	r.place, r.row = m.Int64s(place), m.Int64s(row)
 	r.spans.Own, r.spans.OwnLen, r.spans.MaxOwn = r.starts(own), m.OnDevice(torchx.From(none, n)), d.max
+	r.spans.Fast = opt.Kernel == "fast"
 	r.takePrompts()
 	m.rope.grow(top)
 	half := m.cfg.HeadDim / 2

@@ -16,9 +16,9 @@ import (
 
 // BenchmarkUpdate takes an update of Qwen2.5-1.5B's shape apart on CUDA: 8 prompts of 256 tokens × 8 completions of 256.
 func BenchmarkUpdate(b *testing.B) {
-	shape, device, dtype := decodeShape{64, 2, 4, 2, 96, 640, 2, 4, 20, 24}, "cpu", "float32"
+	shape, device, dtype := decodeShape{64, 2, 4, 2, 96, 640, 2, 4, 20, 24, "exact"}, "cpu", "float32"
 	if torchx.CUDAAvailable() {
-		shape, device, dtype = decodeShape{1536, 28, 12, 2, 8960, 151936, 8, 8, 256, 256}, "cuda:0", "bfloat16"
+		shape, device, dtype = decodeShape{1536, 28, 12, 2, 8960, 151936, 8, 8, 256, 256, "exact"}, "cuda:0", "bfloat16"
 	}
 	opt := DefaultOptions()
 	opt.DType = dtype

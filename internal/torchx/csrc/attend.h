@@ -20,6 +20,7 @@ struct DecodeKeys {
   at::Tensor prefix, prefix_len;  // [P]; undefined: none
   at::Tensor own, own_len;        // [N]
   int64_t max_prefix, max_own;
+  bool fast;  // by our own kernel, whose sums have another order
 };
 
 // --- attend_parts.cc: own keys and prefixes apart, a few launches whatever the number of spans

@@ -19,6 +19,7 @@
 #include <mutex>
 
 #include "attend.h"
+#include "cuda_kernels.h"
 #include "linear.h"
 
 #ifdef FULCRUM_CUDA
@@ -496,7 +497,20 @@ at::Tensor attend_parts(const at::Tensor &q, const at::Tensor &k, const at::Tens
   return stacked ? unstack(out, n) : out;
 }
 
+at::Tensor decode_fast(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const DecodeKeys &keys, double scale) {
+  const at::Tensor x = q.contiguous(), y = k.contiguous(), z = v.contiguous(), out = at::empty_like(x);
+  const int64_t n = q.size(0), kv = k.size(1), group = q.size(1) / kv, d = q.size(2), completions = keys.prefix.defined() ? n / keys.prefix_len.size(0) : 1;
+  const int64_t together = std::max<int64_t>(1, std::min(completions, 16 / group)), blocks = n / completions * ((completions + together - 1) / together);
+  TORCH_CHECK(cuda::runs(q) && kernel_of(q, k, v) == Kernel::flash && (d == 64 || d == 128) && cuda::wide(d, {&x, &y, &z}), "attend_decode: no fast kernel for q ", q.sizes(), " ",
+              q.scalar_type(), " on ", q.device(), ": want 64 or 128 numbers a head, bfloat16 or float16, on CUDA");
+  const cuda::Kernel kernel{d == 64 ? "decode_64" : "decode_128", x, true, static_cast<unsigned>(512 * d)};  // four warps, two times 16 keys and values each
+  cuda::run(kernel, blocks, kv * ((group + 15) / 16), 128, x, y, z, out, keys.prefix, keys.prefix_len, keys.own, keys.own_len, static_cast<int>(completions),
+            static_cast<int>(together), static_cast<int>(group), static_cast<int>(kv), static_cast<float>(scale * M_LOG2E));
+  return out;
+}
+
 at::Tensor decode_parts(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const DecodeKeys &keys, double scale) {
+  if (keys.fast) return decode_fast(q, k, v, keys, scale);
   const int64_t n = q.size(0), kv = k.size(1), group = q.size(1) / kv;
   std::vector<Part> parts;
   auto add = [&](const at::Tensor &start, const at::Tensor &length, int64_t longest) {

@@ -35,6 +35,9 @@ const std::string kDraw =
 const std::string kPointer =
 #include "kernels_pointer.cu"
     ;
+const std::string kDecode =
+#include "kernels_decode.cu"
+    ;
 
 const std::vector<std::string> kRowNames = {"rms_norm", "rms_norm_back", "rms_norm_weight_back", "swiglu", "swiglu_back", "swiglu_pair", "swiglu_pair_back", "rope", "rope_heads"};
 const std::vector<std::string> kLogitsNames = {"token_stats", "token_back", "token_back_bf16", "token_back_f16", "token_kl", "pick", "pick_back",
@@ -48,7 +51,7 @@ struct Driver {
   F(nvrtcCreateProgram) F(nvrtcAddNameExpression) F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) F(nvrtcGetProgramLog)      \
   F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN) F(nvrtcGetLoweredName) F(nvrtcDestroyProgram) F(cuModuleLoadData) F(cuModuleGetFunction) \
   F(cuLaunchKernel) F(cuCtxGetCurrent) F(cuCtxSetCurrent) F(cuDevicePrimaryCtxRetain) F(cuDeviceGetAttribute) F(cuGetErrorString) \
-  F(nvrtcVersion)
+  F(nvrtcVersion) F(cuFuncSetAttribute)
 #define MEMBER(name) decltype(&::name) name;
   FUNCTIONS(MEMBER)
   Driver() {
@@ -93,8 +96,8 @@ using Functions = std::map<std::string, CUfunction>;
 
 std::string expression(const std::string &name, int64_t width) { return name + "<" + std::to_string(width) + ">"; }
 
-// The kernel that is a program of its own: large, and only generation needs it.
-const std::string kAlone = "draw";
+// Kernels that are programs of their own: large, and only generation needs them.
+const std::map<std::string, const std::string *> kAlone = {{"draw", &kDraw}, {"decode_64", &kDecode}, {"decode_128", &kDecode}};
 
 // What NVRTC has made of a source, and the names that it gave the expressions.
 struct Code {
@@ -150,8 +153,8 @@ void write(const std::string &file, const std::string &key, const Code &code) {
     std::filesystem::remove(fresh, error);
 }
 
-// All kernels of a type, or the one of this expression alone, compiled for a device.
-Functions compile(int device, at::ScalarType type, const std::string &alone) {
+// All kernels of a type, or the one of this expression of a source alone, compiled for a device.
+Functions compile(int device, at::ScalarType type, const std::string &alone, const std::string *of) {
   const Driver &d = driver();
   int major = 0, minor = 0;
   check(d.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "device");
@@ -161,7 +164,7 @@ Functions compile(int device, at::ScalarType type, const std::string &alone) {
   std::string source = kRows;
   std::vector<std::string> names = kRowNames, expressions;
   if (!alone.empty()) {
-    source += kDraw;
+    source += *of;
     names.clear();
     expressions.push_back(alone);
   } else if (type == at::kFloat) {
@@ -213,9 +216,10 @@ CUfunction find(const cuda::Kernel &kernel) {
   const int device = kernel.like.get_device();
   make_current(device);
   const std::lock_guard<std::mutex> lock(mutex);
-  const std::string name = expression(kernel.name, kernel.width()), alone = kernel.name == kAlone ? name : "";
+  const auto own = kAlone.find(kernel.name);
+  const std::string name = expression(kernel.name, kernel.width()), alone = own == kAlone.end() ? "" : name;
   auto at = compiled.find({device, type, alone});
-  if (at == compiled.end()) at = compiled.emplace(std::make_tuple(device, type, alone), compile(device, type, alone)).first;
+  if (at == compiled.end()) at = compiled.emplace(std::make_tuple(device, type, alone), compile(device, type, alone, alone.empty() ? nullptr : own->second)).first;
   const auto function = at->second.find(name);
   TORCH_CHECK(function != at->second.end(), "cuda kernels: no ", kernel.name);
   return function->second;
@@ -235,7 +239,10 @@ bool cuda::runs(const at::Tensor &x) {
 void cuda::launch(const Kernel &kernel, int64_t blocks, int64_t blocks_y, int64_t threads, void **arguments) {
   if (blocks == 0) return;
   const c10::DeviceGuard guard(kernel.like.device());
-  check(driver().cuLaunchKernel(find(kernel), static_cast<unsigned>(blocks), static_cast<unsigned>(blocks_y), 1, static_cast<unsigned>(threads), 1, 1, 0,
+  const CUfunction function = find(kernel);
+  constexpr unsigned granted = 48 << 10;  // without being asked for
+  if (kernel.shared > granted) check(driver().cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(kernel.shared)), kernel.name);
+  check(driver().cuLaunchKernel(function, static_cast<unsigned>(blocks), static_cast<unsigned>(blocks_y), 1, static_cast<unsigned>(threads), 1, 1, kernel.shared,
                                 c10::cuda::getCurrentCUDAStream().stream(), arguments, nullptr),
         kernel.name);
 }

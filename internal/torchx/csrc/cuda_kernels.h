@@ -7,12 +7,13 @@
 
 namespace cuda {
 
-// A kernel's name in kernels*.cu, the tensor whose device it runs on and whose type its T stands for, and whether it
-// reads 16 bytes at a time.
+// A kernel's name in kernels*.cu, the tensor whose device it runs on and whose type its T stands for, whether it
+// reads 16 bytes at a time, and how many bytes of shared memory a block is given.
 struct Kernel {
   const char *name;
   const at::Tensor &like;
   bool wide;
+  unsigned shared = 0;
   int64_t width() const { return wide ? 16 / like.element_size() : 1; }  // elements that a thread reads at once
   // Threads for a row of k elements: whole warps, at most 512.
   int64_t threads(int64_t k) const { return std::max<int64_t>(32, std::min<int64_t>(512, (k / width() + 31) / 32 * 32)); }

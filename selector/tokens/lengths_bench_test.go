@@ -3,9 +3,13 @@ package tokens_test
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"math"
+	"os"
 	"slices"
 	"testing"
+	"time"
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
@@ -25,21 +29,36 @@ const (
 	benchEOS     = 5
 )
 
+// slotModel is what can decode in every way.
+type slotModel[P any] interface {
+	tokens.Model[P]
+	tokens.Slotted[P]
+	tokens.Resident[P]
+}
+
 // ending is a model whose completions end where lengths say.
 type ending[P any] struct {
-	tokens.Slotted[P]
-	tokens.Model[P]
-	lengths []int // of each sequence; the limit: it does not end
+	slotModel[P]
+	samples, limit int
+	lengths        []int         // of each sequence; the limit: it does not end
+	only           torchx.Tensor // [1, V] logits of the token that ends one
+}
+
+// newEnding returns one without lengths. What it makes belongs to the caller's scope.
+func newEnding[P any](m slotModel[P], samples, limit int) ending[P] {
+	row := slices.Repeat([]float32{-1e4}, m.Tensors().Vocab)
+	row[benchEOS] = 0
+	return ending[P]{slotModel: m, samples: samples, limit: limit, only: m.Tensors().OnDevice(torchx.From(row, 1, len(row)))}
 }
 
 func (e ending[P]) Begin(ps []P, all []*tokens.Sequence, opt *tokens.GenerateOptions) (tokens.Step, error) {
-	step, err := e.Model.Begin(ps, all, opt)
+	step, err := e.slotModel.Begin(ps, all, opt)
 	return e.step(step), err
 }
 
 func (e ending[P]) BeginSlots(ps []P, all []*tokens.Sequence, places, slots int,
 	opt *tokens.GenerateOptions) (tokens.SlotDecoding, error) {
-	d, err := e.Slotted.BeginSlots(ps, all, places, slots, opt)
+	d, err := e.slotModel.BeginSlots(ps, all, places, slots, opt)
 	return endingSlots[P]{d, e}, err
 }
 
@@ -56,36 +75,77 @@ func (d endingSlots[P]) Step(live []*tokens.Sequence) (torchx.Tensor, error) {
 func (e ending[P]) step(of tokens.Step) tokens.Step {
 	return func(live []*tokens.Sequence) (torchx.Tensor, error) {
 		logits, err := of(live)
+		var rows []int64
 		for i, s := range live {
-			if err == nil && len(s.IDs)+1 == e.lengths[s.Index] && e.lengths[s.Index] < benchLimit {
-				row := torchx.FullLike(logits, -1e4, torchx.Float32, 1, logits.Shape()[1])
-				row = torchx.ReplaceRows(torchx.Reshape(row, -1, 1), torchx.From([]int64{benchEOS}, 1), torchx.From([]float32{0}, 1, 1))
-				logits = torchx.ReplaceRows(logits, torchx.From([]int64{int64(i)}, 1), torchx.Reshape(row, 1, -1))
+			if n := e.lengths[s.Index]; n < e.limit && len(s.IDs)+1 == n {
+				rows = append(rows, int64(i))
 			}
+		}
+		if err == nil && len(rows) > 0 {
+			last := torchx.Contiguous(torchx.Expand(e.only, len(rows), e.only.Shape()[1]))
+			logits = torchx.ReplaceRows(logits.To(torchx.Float32), e.Tensors().Int64s(rows), last)
 		}
 		return logits, err
 	}
 }
 
+func (e ending[P]) BeginResident(ps []P, all []*tokens.Sequence, opt *tokens.GenerateOptions) (tokens.Decoding, error) {
+	d, err := e.slotModel.BeginResident(ps, all, opt)
+	left := list.Map(all, func(s *tokens.Sequence) int64 {
+		if e.lengths[s.Index] == e.limit {
+			return 0 // it has gone past its end
+		}
+		return int64(e.lengths[s.Index])
+	})
+	return &endingResident[P]{d, e, e.Tensors().Int64s(left), len(left)}, err
+}
+
+// endingResident ends completions by one pass over the logits, which can be recorded.
+type endingResident[P any] struct {
+	tokens.Decoding
+	of   ending[P]
+	left torchx.Tensor // [rows] tokens up to the end
+	rows int
+}
+
+func (d *endingResident[P]) First() torchx.Tensor { return d.end(d.Decoding.First()) }
+
+func (d *endingResident[P]) Next(ids torchx.Tensor) torchx.Tensor { return d.end(d.Decoding.Next(ids)) }
+
+func (d *endingResident[P]) end(logits torchx.Tensor) torchx.Tensor {
+	torchx.Advance(d.left, -1)
+	return torchx.Where(torchx.Reshape(torchx.Compare(d.left, "eq", 0), d.rows, 1), d.of.only, logits)
+}
+
+func (d *endingResident[P]) Take(rows []int) {
+	d.of.Tensors().Take(&d.left, d.rows, list.Convert[int64](rows))
+	d.rows = len(rows)
+	d.Decoding.Take(rows)
+}
+
 // drawnLengths are log-normal, a tenth of them at the limit.
-func drawnLengths(n int) []int {
+func drawnLengths(n, limit int) []int {
 	r := rng.New(2, "lengths")
 	return list.Map(stat.Indices(n), func(int) int {
-		return max(1, min(benchLimit, int(benchLimit*math.Exp(r.NormFloat64()-1.2816))))
+		return max(1, min(limit, int(float64(limit)*math.Exp(r.NormFloat64()-1.2816))))
 	})
 }
 
-// run generates in parts of so many prompts at once (0: all), each in so many slots (0: none), and returns tokens and processor time.
+// run generates in parts of so many prompts at once (0: all), each in so many slots (0: none), and returns tokens and seconds: of the
+// processor on a CPU, which other work does not stretch, and of the clock on a GPU.
 func (e ending[P]) run(b *testing.B, ps []P, parts, slots int) (n int, seconds float64) {
-	opt := tokens.GenerateOptions{SamplingOptions: tokens.DefaultSampling(benchLimit), Seed: 1, EOS: []int64{benchEOS}, Last: []int64{}}
+	opt := tokens.GenerateOptions{SamplingOptions: tokens.DefaultSampling(e.limit), Seed: 1, EOS: []int64{benchEOS}, Last: []int64{}}
 	if slots > 0 {
 		opt.Slots = &slots
 	}
-	before := golden.ProcessorTime(b)
+	torchx.Synchronize()
+	before, start := golden.ProcessorTime(b), time.Now()
 	from := 0
 	for part := range slices.Chunk(ps, cmp.Or(parts, len(ps))) {
-		to := from + len(part)*benchSamples
-		out, err := tokens.Generate[P](ending[P]{e.Slotted, e.Model, e.lengths[from:to]}, part, benchSamples, opt)
+		to := from + len(part)*e.samples
+		of := e
+		of.lengths = e.lengths[from:to]
+		out, err := tokens.Generate[P](of, part, e.samples, opt)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -96,39 +156,81 @@ func (e ending[P]) run(b *testing.B, ps []P, parts, slots int) (n int, seconds f
 			}
 		}
 	}
+	torchx.Synchronize()
+	if e.only.OnCUDA() {
+		return n, time.Since(start).Seconds()
+	}
 	return n, (golden.ProcessorTime(b) - before).Seconds()
 }
 
-// benchSlots takes turns: all at once, in parts with the memory of the slots, in slots. Ratios are of tokens a second, medians of turns.
-func benchSlots[P any](b *testing.B, m interface {
-	tokens.Model[P]
-	tokens.Slotted[P]
-}, ps []P) {
+// turns takes turns: all at once, in parts with the memory of the slots, in slots. Ratios are of tokens a second, medians of turns.
+func (e ending[P]) turns(b *testing.B, ps []P, slots int, unit string) {
+	var atOnce, parts, rates []float64
+	for b.Loop() {
+		rate := func(parts, slots int) float64 {
+			n, seconds := e.run(b, ps, parts, slots)
+			if e.only.OnCUDA() {
+				fmt.Fprintf(os.Stderr, "%d prompts at once, %d slots (0: all): %d tokens in %.2f s\n", cmp.Or(parts, len(ps)), slots, n, seconds)
+			}
+			return float64(n) / seconds
+		}
+		all, part, in := rate(0, 0), rate(slots/e.samples, 0), rate(0, slots)
+		atOnce, parts, rates = append(atOnce, in/all), append(parts, in/part), append(rates, in)
+	}
+	b.ReportMetric(stat.Median(rates), unit)
+	for name, x := range map[string][]float64{"over-all": atOnce, "over-parts": parts} {
+		b.ReportMetric(stat.Median(x), name)
+		b.ReportMetric(slices.Min(x), name+"-least")
+		b.ReportMetric(slices.Max(x), name+"-most")
+	}
+}
+
+func benchSlots[P any](b *testing.B, m slotModel[P], ps []P) {
 	b.Helper()
 	for _, lengths := range []string{"drawn", "equal"} {
 		for _, slots := range []int{4, 8, 16} {
-			b.Run(lengths+"/"+map[int]string{4: "4", 8: "8", 16: "16"}[slots], func(b *testing.B) {
-				e := ending[P]{m, m, drawnLengths(len(ps) * benchSamples)}
+			b.Run(fmt.Sprintf("%s/%d", lengths, slots), func(b *testing.B) {
+				defer torchx.Scope()()
+				e := newEnding(m, benchSamples, benchLimit)
+				e.lengths = drawnLengths(len(ps)*benchSamples, benchLimit)
 				if lengths == "equal" {
 					e.lengths = slices.Repeat([]int{benchLimit / 3}, len(e.lengths))
 				}
-				var atOnce, parts, rates []float64
-				for b.Loop() {
-					rate := func(parts, slots int) float64 {
-						n, seconds := e.run(b, ps, parts, slots)
-						return float64(n) / seconds
-					}
-					all, part, in := rate(0, 0), rate(slots/benchSamples, 0), rate(0, slots)
-					atOnce, parts, rates = append(atOnce, in/all), append(parts, in/part), append(rates, in)
-				}
-				b.ReportMetric(stat.Median(rates), "tokens/cpu-s")
-				for name, x := range map[string][]float64{"over-all": atOnce, "over-parts": parts} {
-					b.ReportMetric(stat.Median(x), name)
-					b.ReportMetric(slices.Min(x), name+"-least")
-					b.ReportMetric(slices.Max(x), name+"-most")
-				}
+				e.turns(b, ps, slots, "tokens/cpu-s")
 			})
 		}
+	}
+}
+
+// BenchmarkSlotsOfAShape has 8 completions of log-normal lengths of up to 256 tokens of each of 64 prompts of 256, by Qwen2.5-1.5B's shape
+// on CUDA: slots, each step planned on the host, beside what a run without slots does there, recorded steps. Elsewhere a tiny shape.
+//
+//	go test -run '^$' -bench SlotsOfAShape -benchtime 2x ./selector/tokens
+func BenchmarkSlotsOfAShape(b *testing.B) {
+	device, sizes := "cpu", map[string]any{"torch_dtype": "float32", "vocab_size": 640, "hidden_size": 64, "intermediate_size": 96,
+		"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+	prompts, samples, text, limit, slots := 6, 4, 8, 24, []int{8, 12}
+	if torchx.CUDAAvailable() {
+		device, sizes = "cuda:0", map[string]any{"torch_dtype": "bfloat16", "vocab_size": 151_936, "hidden_size": 1536,
+			"intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12, "num_key_value_heads": 2}
+		prompts, samples, text, limit, slots = 64, 8, 256, 256, []int{64, 128}
+	}
+	m := shapedDecoder(b, sizes, device)
+	r := rng.New(1, "prompts")
+	ps := list.Map(stat.Indices(prompts), func(int) *processor.Prompt {
+		return &processor.Prompt{IDs: list.Map(stat.Indices(text), func(int) int64 { return 6 + r.Int64N(600) })}
+	})
+	defer torchx.Scope()()
+	e := newEnding(m, samples, limit)
+	e.lengths = drawnLengths(prompts*samples, limit)
+	warm := e
+	warm.lengths = slices.Repeat([]int{16}, len(e.lengths)) // kernels are compiled
+	warm.run(b, ps[:2], 0, 0)
+	warm.run(b, ps[:2], 0, samples)
+	for _, n := range slots {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			e.turns(b, ps, n, map[bool]string{true: "tokens/s", false: "tokens/cpu-s"}[device != "cpu"])
+		})
 	}
 }
 
@@ -165,9 +267,8 @@ func BenchmarkSlots(b *testing.B) {
 
 // midDecoder is a Qwen2 or Qwen2.5-VL of the sizes of bench's qwen2_5_vl_mid.
 func midDecoder(b *testing.B, see bool) *vl.Model {
-	c := map[string]any{"architectures": []string{"Qwen2ForCausalLM"}, "model_type": "qwen2", "torch_dtype": "float32", "vocab_size": 32_000,
-		"hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2,
-		"rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true, "max_position_embeddings": 32_768}
+	c := map[string]any{"torch_dtype": "float32", "vocab_size": 32_000, "hidden_size": 512, "intermediate_size": 1408,
+		"num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 2}
 	if see {
 		c["architectures"], c["model_type"] = []string{"Qwen2_5_VLForConditionalGeneration"}, "qwen2_5_vl"
 		c["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []int{8, 12, 12}}
@@ -175,13 +276,21 @@ func midDecoder(b *testing.B, see bool) *vl.Model {
 		c["vision_config"] = map[string]any{"depth": 8, "hidden_size": 320, "intermediate_size": 640, "num_heads": 8, "out_hidden_size": 512,
 			"window_size": 112, "fullatt_block_indexes": []int{3, 7}, "tokens_per_second": 2}
 	}
+	return shapedDecoder(b, c, "cpu")
+}
+
+// shapedDecoder is a model with random weights; sizes go over those of a small text model.
+func shapedDecoder(b *testing.B, sizes map[string]any, device string) *vl.Model {
+	c := map[string]any{"architectures": []string{"Qwen2ForCausalLM"}, "model_type": "qwen2", "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+		"tie_word_embeddings": true, "max_position_embeddings": 32_768}
+	maps.Copy(c, sizes)
 	config, err := json.Marshal(c)
 	if err != nil {
 		b.Fatal(err)
 	}
 	o := vl.DefaultOptions()
-	o.DType = "float32"
-	m, err := vl.NewFrozen(o, config, "cpu", 1)
+	o.DType = c["torch_dtype"].(string)
+	m, err := vl.NewFrozen(o, config, device, 1)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -31,12 +31,13 @@ type GenerateOptions struct {
 
 // Sequence is a completion in the making.
 type Sequence struct {
-	Index          int // in the list of all sequences
+	Index          int // in the list of all sequences, after which come those of idle rows
 	Prompt, Sample int
 	Slot, Place    int     // where the keys of its own tokens and of its prompt lie: Index and Prompt, but in slots
 	Before         []int64 // what the repetition penalty counts beside IDs
 	IDs            []int64
 
+	born     int // step that drew its first token, in slots on the device
 	finished bool
 	logp     float64   // of its tokens, where scored
 	sampled  []float64 // of each token, the log-probability that it was drawn with; NaN = forced

@@ -49,11 +49,11 @@ type residentBatch struct {
 	w    *Weights
 	opt  *GenerateOptions
 	next Decoding
-	all  int   // sequences
-	of   []int // [R] the sequence of each row
+	all  int         // sequences that the results have room for
+	of   []*Sequence // [R] of each row
 
 	ids   torchx.Tensor // [R] int64 the last tokens
-	at    torchx.Tensor // [R] int64 step·all + sequence: where the next token's numbers stand in the results
+	at    torchx.Tensor // [R] int64 token·all + sequence: where the next token's numbers stand in the results
 	ended torchx.Tensor // [R] bool
 	seen  torchx.Tensor // [R, V] bool what the repetition penalty counts; undefined without one
 
@@ -71,21 +71,22 @@ func generateResident[P any](m Resident[P], w *Weights, prompts []P, all []*Sequ
 	if err != nil {
 		return err
 	}
-	b := w.newResidentBatch(next, all, opt)
+	b := w.newResidentBatch(next, all, all, opt)
 	if w.OnCUDA() {
 		defer torchx.OnSideStream(b.ids)()
 	}
-	b.run(w.OnCUDA(), all)
+	b.run(w.OnCUDA())
 	b.fill(all)
 	return nil
 }
 
-func (w *Weights) newResidentBatch(next Decoding, all []*Sequence, opt *GenerateOptions) *residentBatch {
-	n, like := len(all), w.params.Flat()
-	total := opt.MaxNewTokens * n
-	b := &residentBatch{w: w, opt: opt, next: next, all: n, of: stat.Indices(n), ids: torchx.FullLike(like, 0, torchx.Int64, n),
+// newResidentBatch makes room for the results of all sequences, which are numbered in their order, and rows for some of them.
+func (w *Weights) newResidentBatch(next Decoding, all, rows []*Sequence, opt *GenerateOptions) *residentBatch {
+	n, like := len(rows), w.params.Flat()
+	total := opt.MaxNewTokens * len(all)
+	b := &residentBatch{w: w, opt: opt, next: next, all: len(all), of: rows, ids: torchx.FullLike(like, 0, torchx.Int64, n),
 		ended: torchx.FullLike(like, 0, torchx.Bool, n), drawn: torchx.FullLike(like, 0, torchx.Int64, total)}
-	b.at = w.Int64s(list.Convert[int64](b.of))
+	b.at = w.Int64s(list.Map(rows, func(s *Sequence) int64 { return int64(s.Index) }))
 	if !opt.IgnoreEOS && len(opt.EOS) > 0 {
 		b.eos = w.Int64s(opt.EOS)
 	}
@@ -103,8 +104,8 @@ func (w *Weights) newResidentBatch(next Decoding, all []*Sequence, opt *Generate
 	if opt.Temperature != 0 || opt.scored {
 		b.logp = torchx.FullLike(like, 0, torchx.Float64, total)
 	}
-	if said := said(all, opt); said != nil {
-		b.seen = w.marks(all, said)
+	if said := said(rows, opt); said != nil {
+		b.seen = w.marks(rows, said)
 	}
 	return b
 }
@@ -126,31 +127,43 @@ func (w *Weights) marks(all []*Sequence, said [][]int64) torchx.Tensor {
 	return torchx.IndexSelect(w.OnDevice(torchx.From(marks, len(marks)/w.Vocab, w.Vocab)), 0, w.Int64s(rows))
 }
 
+// recorder makes a batch's steps, by a graph of one where it can.
+type recorder struct {
+	b     *residentBatch
+	on    bool // steps are recorded
+	fresh bool // the rows are others than those of the graph
+	graph *torchx.Graph
+}
+
+// step draws one more token of each row, one of these ids; nil = any. About so many steps are to come.
+func (r *recorder) step(ids []int64, left int) {
+	switch {
+	case ids != nil || !r.on || r.fresh && left < fewSteps:
+		r.b.step(ids)
+	case r.fresh:
+		r.b.step(nil) // once as it is: libraries make their workspaces, kernels are compiled
+		former := r.graph
+		err := torchx.Try(func() error { r.graph = torchx.Capture(former, func() { r.b.step(nil) }); return nil })
+		if err != nil { // an operation waits for the device, say
+			r.b.w.unrecorded(err)
+			r.on, r.graph = false, former
+			return
+		}
+		former.Free()
+		r.fresh = false
+	default:
+		r.graph.Replay()
+	}
+}
+
 // run draws tokens until every row has ended or is as long as it may be.
-func (b *residentBatch) run(record bool, all []*Sequence) {
+func (b *residentBatch) run(record bool) {
 	b.first()
-	var graph *torchx.Graph
-	defer func() { graph.Free() }()
-	fresh := true // the rows are others than those of the graph
+	r := recorder{b: b, on: record, fresh: true}
+	defer func() { r.graph.Free() }()
 	steps := b.opt.MaxNewTokens
 	for t := 1; t < steps; t++ {
-		switch ids := b.opt.forcedIDs(t); {
-		case ids != nil || !record || fresh && steps-t < fewSteps:
-			b.step(ids)
-		case fresh:
-			b.step(nil) // once as it is: libraries make their workspaces, kernels are compiled
-			former := graph
-			err := torchx.Try(func() error { graph = torchx.Capture(former, func() { b.step(nil) }); return nil })
-			if err != nil { // an operation waits for the device, say
-				b.w.unrecorded(err)
-				record, graph = false, former
-				continue
-			}
-			former.Free()
-			fresh = false
-		default:
-			graph.Replay()
-		}
+		r.step(b.opt.forcedIDs(t), steps-t)
 		if b.eos.Nil() || t%endedEvery != 0 {
 			continue
 		}
@@ -159,11 +172,11 @@ func (b *residentBatch) run(record bool, all []*Sequence) {
 			return
 		}
 		if b.opt.Ended != nil {
-			b.fill(b.without(live, all))
+			b.fill(b.without(live))
 		}
 		if float64(len(live)) < mostlyEnded*float64(len(b.of)) {
 			b.take(live)
-			fresh = true
+			r.fresh = true
 		}
 	}
 }
@@ -233,7 +246,7 @@ func (b *residentBatch) live() []int {
 // take goes on with some rows.
 func (b *residentBatch) take(rows []int) {
 	index := list.Convert[int64](rows)
-	of := list.Map(rows, func(r int) int { return b.of[r] })
+	of := list.Map(rows, func(r int) *Sequence { return b.of[r] })
 	for _, x := range []*torchx.Tensor{&b.ids, &b.at, &b.ended, &b.seen} {
 		if !x.Nil() {
 			b.w.Take(x, len(b.of), index)
@@ -252,11 +265,11 @@ func (w *Weights) Take(x *torchx.Tensor, parts int, which []int64) {
 	all.Free()
 }
 
-// without returns the sequences of rows that are not live, those of all that were left out apart.
-func (b *residentBatch) without(live []int, all []*Sequence) (ended []*Sequence) {
-	for row, i := range b.of {
+// without returns the sequences of rows that are not live.
+func (b *residentBatch) without(live []int) (ended []*Sequence) {
+	for row, s := range b.of {
 		if _, found := slices.BinarySearch(live, row); !found {
-			ended = append(ended, all[i])
+			ended = append(ended, s)
 		}
 	}
 	return ended

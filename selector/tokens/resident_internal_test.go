@@ -42,8 +42,8 @@ func TestUnrecorded(t *testing.T) {
 			all := []*Sequence{{}, {Index: 1, Sample: 1}}
 			opt := &GenerateOptions{SamplingOptions: DefaultSampling(20), IgnoreEOS: true}
 			opt.Temperature = 0
-			b := w.newResidentBatch(counting{40}, all, opt)
-			b.run(true, nil) // there is no device that could record
+			b := w.newResidentBatch(counting{40}, all, all, opt)
+			b.run(true) // there is no device that could record
 			b.fill(all)
 			var want []int64
 			for id := range int64(20) {

@@ -32,6 +32,17 @@ const exactRows = 16
 func generateInSlots[P any](m Slotted[P], w *Weights, prompts []P, all []*Sequence, opt *GenerateOptions) error {
 	slots := min(*opt.Slots, len(all))
 	places := min(slots, len(prompts)) // even if no two live sequences have the same prompt
+	q := &slotQueue{waiting: all, slots: stat.Indices(slots), places: stat.Indices(places), left: make([]int, len(prompts)), in: map[int]int{}}
+	for _, s := range all {
+		q.left[s.Prompt]++
+	}
+	if r, ok := m.(SlottedResident[P]); ok && opt.resident(w) && len(opt.Last) == 0 {
+		d, err := r.BeginResidentSlots(prompts, all, places, slots, opt)
+		if err != nil {
+			return err
+		}
+		return w.generateInSlotsOnDevice(d, q, all, opt)
+	}
 	d, err := m.BeginSlots(prompts, all, places, slots, opt)
 	if err != nil {
 		return err
@@ -40,13 +51,9 @@ func generateInSlots[P any](m Slotted[P], w *Weights, prompts []P, all []*Sequen
 	if strings.HasPrefix(w.device, "cpu") {
 		atOnce = exactRows
 	}
-	q := &slotQueue{waiting: all, slots: stat.Indices(slots), places: stat.Indices(places), left: make([]int, len(prompts)), in: map[int]int{}}
-	for _, s := range all {
-		q.left[s.Prompt]++
-	}
 	var live []*Sequence
 	for len(live)+len(q.waiting) > 0 {
-		if live, err = q.refill(live, d); err != nil {
+		if live, err = q.refill(live, d.Fill); err != nil {
 			return err
 		}
 		var going []*Sequence
@@ -72,14 +79,14 @@ type slotQueue struct {
 }
 
 // refill gives free slots to waiting sequences, whose prompts it computes where they are not in a place yet.
-func (q *slotQueue) refill(live []*Sequence, d SlotDecoding) ([]*Sequence, error) {
+func (q *slotQueue) refill(live []*Sequence, fill func(prompt, place int) error) ([]*Sequence, error) {
 	for len(q.slots) > 0 && len(q.waiting) > 0 {
 		s := q.waiting[0]
 		place, filled := q.in[s.Prompt]
 		if !filled {
 			place, q.places = q.places[0], q.places[1:]
 			q.in[s.Prompt] = place
-			if err := d.Fill(s.Prompt, place); err != nil {
+			if err := fill(s.Prompt, place); err != nil {
 				return nil, err
 			}
 		}

@@ -186,6 +186,73 @@ func sameInSlots[P any](t *testing.T, m interface {
 	}
 }
 
+// sameOnDevice: slots with the state on the device give what all at once gives but for rounding, whatever their number, and say so of
+// each completion.
+func sameOnDevice(t *testing.T, m *vl.Model, ps []*processor.Prompt, change func(*tokens.GenerateOptions)) {
+	t.Helper()
+	opt := tokens.GenerateOptions{SamplingOptions: tokens.DefaultSampling(40), Seed: 7}
+	for id := range int64(16) {
+		opt.EOS = append(opt.EOS, 16*id+1)
+	}
+	if change != nil {
+		change(&opt)
+	}
+	generate := func(slots int) (out [][]tokens.Completion) {
+		t.Helper()
+		how := opt
+		if slots > 0 {
+			how.Slots, how.OnDevice = &slots, true
+		}
+		var ended, all []string
+		how.Ended = func(prompt int, ids []int64) { ended = append(ended, fmt.Sprint(prompt, ids)) }
+		out, err := tokens.Generate[*processor.Prompt](m, ps, 5, how)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, group := range out {
+			all = append(all, list.Map(group, func(c tokens.Completion) string { return fmt.Sprint(i, c.IDs) })...)
+		}
+		slices.Sort(all)
+		if slices.Sort(ended); !slices.Equal(ended, all) {
+			t.Errorf("%d slots: told of\n%v\ncompletions are\n%v", slots, ended, all)
+		}
+		return out
+	}
+	want := generate(0)
+	lengths := map[int]bool{}
+	for _, slots := range []int{1, 2, 3, 16, 17, 40, 1000} {
+		for i, group := range generate(slots) {
+			for j, c := range group {
+				w := want[i][j]
+				lengths[len(c.IDs)] = true
+				if !slices.Equal(c.IDs, w.IDs) || c.Finished != w.Finished {
+					t.Fatalf("%d slots, prompt %d, sample %d: %v, all at once %v", slots, i, j, c.IDs, w.IDs)
+				}
+				golden.Close(t, dropNaN(c.Sampled), dropNaN(w.Sampled), 1e-4)
+				golden.Close(t, []float64{c.Kept}, []float64{w.Kept}, 1e-4)
+			}
+		}
+	}
+	if opt.EOS != nil && opt.MaxNewTokens > 1 && len(lengths) < 2 {
+		t.Fatalf("completions of %v tokens alone", lengths)
+	}
+}
+
+func TestSlotsOnDevice(t *testing.T) {
+	for name, change := range map[string]func(*tokens.GenerateOptions){"plain": nil,
+		"strict": func(o *tokens.GenerateOptions) {
+			o.TopP, o.TopK, o.RepetitionPenalty, o.Temperature = 0.95, 40, 1.2, 0.8
+		},
+		"first": func(o *tokens.GenerateOptions) { o.First, o.Last = []int64{4, 5}, []int64{} },
+		"short": func(o *tokens.GenerateOptions) { o.MaxNewTokens = 3 },
+		"one":   func(o *tokens.GenerateOptions) { o.MaxNewTokens = 1 },
+		"never": func(o *tokens.GenerateOptions) { o.EOS, o.IgnoreEOS, o.MaxNewTokens = nil, true, 21 },
+	} {
+		t.Run("text "+name, func(t *testing.T) { sameOnDevice(t, vlModel(t), asked(8, false), change) })
+		t.Run("pictures "+name, func(t *testing.T) { sameOnDevice(t, vlModel(t), asked(8, true), change) })
+	}
+}
+
 func dropNaN(x []float64) []float64 { return list.Filter(x, func(x float64) bool { return x == x }) }
 
 func TestSlots(t *testing.T) {

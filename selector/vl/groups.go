@@ -75,13 +75,7 @@ func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error)
 	if m.cfg.Vision != nil && m.cfg.Vision.names.places && len(prompt.Videos) > 0 {
 		return place{}, fmt.Errorf("has %d videos: videos of Qwen3-VL are not supported, only images", len(prompt.Videos))
 	}
-	images, videos := gridsOf(prompt.Images), gridsOf(prompt.Videos)
-	for i := range videos {
-		if videos[i].seconds == 0 { // nothing is known of its rate
-			videos[i].seconds = 1
-		}
-	}
-	places, next, err := m.cfg.positions(prompt.IDs, images, videos)
+	places, next, err := m.standing(prompt)
 	if err != nil {
 		return place{}, err
 	}
@@ -113,6 +107,17 @@ func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error)
 		i += n
 	}
 	return at, nil
+}
+
+// standing returns where a prompt's tokens stand, and the next free position.
+func (m *Model) standing(prompt *processor.Prompt) (at []position, next int, err error) {
+	images, videos := gridsOf(prompt.Images), gridsOf(prompt.Videos)
+	for i := range videos {
+		if videos[i].seconds == 0 { // nothing is known of its rate
+			videos[i].seconds = 1
+		}
+	}
+	return m.cfg.positions(prompt.IDs, images, videos)
 }
 
 // cells is how many vectors a prompt's pictures have.

@@ -120,11 +120,11 @@ func newModel(w *tokens.Weights, cfg *Config, options Options, generation Genera
 // takesKernel refuses a fast kernel that would never run.
 func (m *Model) takesKernel() error {
 	o, half := m.opt.Generation, m.DType != torchx.Float32
-	if o.Kernel != "fast" || m.OnCUDA() && half && (m.cfg.HeadDim == 64 || m.cfg.HeadDim == 128) && o.Slots == nil {
+	if o.Kernel != "fast" || m.OnCUDA() && half && (m.cfg.HeadDim == 64 || m.cfg.HeadDim == 128) {
 		return nil
 	}
-	return fmt.Errorf("vl.generation.kernel=fast: want device=cuda, vl.dtype=bfloat16 or float16, heads of 64 or 128 numbers (here %d) and "+
-		"vl.generation.slots=null", m.cfg.HeadDim)
+	return fmt.Errorf("vl.generation.kernel=fast: want device=cuda, vl.dtype=bfloat16 or float16 and heads of 64 or 128 numbers (here %d)",
+		m.cfg.HeadDim)
 }
 
 // wire looks the weights up once.

@@ -1,6 +1,8 @@
 package vl
 
 import (
+	"fmt"
+
 	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -43,11 +45,72 @@ func (m *Model) BeginResident(prompts []*processor.Prompt, all []*tokens.Sequenc
 	r.spans.Own, r.spans.OwnLen, r.spans.MaxOwn = r.starts(own), m.OnDevice(torchx.From(none, n)), d.max
 	r.spans.Fast = opt.Kernel == "fast"
 	r.takePrompts()
-	m.rope.grow(top)
-	half := m.cfg.HeadDim / 2
-	r.cos = m.OnDevice(torchx.From(m.rope.cos[:top*half], top, half))
-	r.sin = m.OnDevice(torchx.From(m.rope.sin[:top*half], top, half))
+	r.turnUpTo(top)
 	return r, nil
+}
+
+// turnUpTo makes the angles of so many positions.
+func (r *resident) turnUpTo(n int) {
+	rope, half := r.m.rope, r.m.cfg.HeadDim/2
+	rope.grow(n)
+	r.cos = r.m.OnDevice(torchx.From(rope.cos[:n*half], n, half))
+	r.sin = r.m.OnDevice(torchx.From(rope.sin[:n*half], n, half))
+}
+
+// residentSlots is resident decoding whose rows begin at different times: prompt says the place of each row's.
+type residentSlots struct {
+	*resident
+	in *slotted
+}
+
+// BeginResidentSlots implements tokens.SlottedResident.
+func (m *Model) BeginResidentSlots(prompts []*processor.Prompt, all []*tokens.Sequence, places, slots int,
+	opt *GenerateOptions) (tokens.SlotsOnDevice, error) {
+	in, err := m.cast().BeginSlots(prompts, all, places, slots, opt)
+	if err != nil {
+		return nil, err
+	}
+	d := in.(*slotted)
+	r := &residentSlots{&resident{decoding: &d.decoding, prompt: make([]int64, slots), shared: 1}, d}
+	top := 0
+	for i, p := range prompts {
+		_, next, err := m.standing(p)
+		if err != nil {
+			return nil, fmt.Errorf("prompt %d %w", i, err)
+		}
+		top = max(top, next+d.max)
+	}
+	none := make([]int32, slots)
+	r.place, r.row = m.Int64s(r.prompt), m.Int64s(r.prompt)
+	r.spans = torchx.DecodeSpans{Own: r.starts(none), OwnLen: m.OnDevice(torchx.From(none, slots)), MaxOwn: d.max,
+		Prefix: r.starts(none), PrefixLen: m.OnDevice(torchx.From(none, slots)), MaxPrefix: d.longest, Fast: opt.Kernel == "fast"}
+	r.turnUpTo(top)
+	return r, nil
+}
+
+func (r *residentSlots) Fill(prompt, place int) error { return r.in.Fill(prompt, place) }
+
+func (r *residentSlots) FirstOf(of []*tokens.Sequence) torchx.Tensor {
+	return torchx.IndexSelect(r.first, 0, r.m.Int64s(list.Map(of, func(s *tokens.Sequence) int64 { return int64(s.Place) })))
+}
+
+// Put implements tokens.SlotsOnDevice.
+func (r *residentSlots) Put(rows []int, of []*tokens.Sequence) {
+	defer torchx.Scope()()
+	n := len(of)
+	place, row := make([]int64, n), make([]int64, n)
+	own, prefix, length := make([]int32, n), make([]int32, n), make([]int32, n)
+	for i, s := range of {
+		l := r.lane(s)
+		place[i], row[i], own[i] = int64(l.next), int64(l.own.first), int32(l.own.first)
+		prefix[i], length[i], r.prompt[rows[i]] = int32(l.trunk.first), int32(l.trunk.n), int64(s.Place)
+	}
+	at := r.m.Int64s(list.Convert[int64](rows))
+	torchx.WriteRowsAt(r.place, at, r.m.Int64s(place))
+	torchx.WriteRowsAt(r.row, at, r.m.Int64s(row))
+	for i, x := range []torchx.Tensor{r.spans.Own, r.spans.Prefix, r.spans.PrefixLen, r.spans.OwnLen} {
+		torchx.WriteRowsAt(x, at, r.m.OnDevice(torchx.From([][]int32{own, prefix, length, make([]int32, n)}[i], n)))
+	}
 }
 
 // cast returns the model with its weights in the type of computation, adapters of layers that are one product as one: under bfloat16

@@ -430,9 +430,10 @@ func TestOptionsThatMeanNothing(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatalf("the defaults: %v", err)
 	}
-	o.Adapter, o.Scratch.Heads = new(string), 5
+	o.Adapter, o.Scratch.Heads, o.Generation.Kernel = new(string), 5, "fast"
 	err := o.Validate()
-	for _, want := range []string{"adapter: want path", "scratch.d_model: want a multiple of num_heads=5, got 64"} {
+	for _, want := range []string{"adapter: want path", "scratch.d_model: want a multiple of num_heads=5, got 64",
+		"generation.kernel: want exact"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}

@@ -246,12 +246,3 @@ func TestRefusedGeneration(t *testing.T) {
 		t.Errorf("a padded target: got %v", err)
 	}
 }
-
-// TestNoOtherKernel: encoder-decoders decode by one.
-func TestNoOtherKernel(t *testing.T) {
-	o := DefaultOptions()
-	o.Generation.Kernel = "fast"
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "generation.kernel: want exact") {
-		t.Errorf("%v, want exact alone", err)
-	}
-}

@@ -22,7 +22,6 @@ import (
 	"fulcrum/phases"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/selector"
 )
 
 // trainTask is task=train. Validation compares losses and advantages as rce, sft and grpo would have them, whatever the schedule.
@@ -45,10 +44,8 @@ func train(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	initial := policy.Clone()
-	defer initial.Free()
 	j.Logf("%s: %s, on %s, %s", c.Policy, parameters(w), j.Device, page.Plural(torchx.Threads(), "thread"))
-	env, err := environment(j, w, initial)
+	env, err := environment(j, w)
 	if err != nil {
 		return err
 	}
@@ -68,13 +65,15 @@ func train(ctx context.Context, j *job.Job) error {
 	}
 	j.Begun = true
 	fresh, err := ranks.Share(j.Ranks, "the start of a run", j.Saved == nil, nil)
+	if err == nil && fresh {
+		err = checks.Preflight(ctx, j, w, plan)
+	}
 	if err != nil {
 		return err
 	}
+	env.Initial = policy.Clone() // behind the preflight, whose largest step has a copy of its own
+	defer env.Initial.Free()
 	if fresh {
-		if err := checks.Preflight(ctx, j, w, plan); err != nil {
-			return err
-		}
 		if err := phases.Check(plan, env); err != nil {
 			return err
 		}
@@ -209,8 +208,8 @@ func planned(j *job.Job, w job.Workload) (phases.Plan, error) {
 }
 
 // environment returns what phases train in.
-func environment(j *job.Job, w job.Workload, initial selector.Policy) (*phases.Env, error) {
-	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
+func environment(j *job.Job, w job.Workload) (*phases.Env, error) {
+	env := &phases.Env{Policy: w.Policy(), Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
 		ConfigHash: j.Hash, DataHash: j.Data.Fingerprint, AllowNonFinite: j.Config.AllowsNonFinite(),
 		WithHeads: workload.WithHeads(w.Policy()), Untrained: j.Config.Init.Checkpoint == nil,
 		Placebo: strings.HasPrefix(j.Config.Control, "placebo"), Shards: j.Config.Parallel.Cut(), Ranks: j.Ranks,

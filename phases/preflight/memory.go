@@ -83,13 +83,12 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 	if phase, err = s.Build(src); err != nil {
 		return "", err
 	}
-	policy, initial := t.Policy.Clone(), t.Policy.Clone()
+	policy := t.Policy.Clone()
 	defer policy.Free()
-	defer initial.Free()
 	_, seen := watch(policy)
 	err = torchx.Try(func() error {
 		defer torchx.Scope()()
-		if err := phase.Begin(t.env(seen, initial), total); err != nil {
+		if err := phase.Begin(t.env(seen), total); err != nil {
 			return err
 		}
 		defer phase.End()

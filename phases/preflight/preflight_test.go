@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -734,5 +735,30 @@ func TestPadding(t *testing.T) {
 	want.Texts, want.Terms = []string{"a", "b", ""}, map[string][]float64{"length": {3, 4, 0}}
 	if got := (&part{pad: true, steps: true}).padded(b); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
+	}
+}
+
+// counted counts its clones.
+type counted struct {
+	*pointer.Policy
+	clones *int
+}
+
+func (c counted) Clone() selector.Policy {
+	*c.clones++
+	return counted{c.Policy.Clone().(*pointer.Policy), c.clones}
+}
+
+// TestTheLargestStepHasTheRunsCopies: beside the policy, which is its initial policy too, a trial has the clone that it trains, no more
+// than the run will hold: what fits is not refused.
+func TestTheLargestStepHasTheRunsCopies(t *testing.T) {
+	r := newRig(t)
+	clones := 0
+	r.trial.Policy = counted{r.trial.Policy.(*pointer.Policy), &clones}
+	stage := r.stages[0]
+	stage.Largest = stat.Indices
+	line, _, err := Memory(context.Background(), r.trial, []Stage{stage}, "cpu")
+	if err != nil || !strings.Contains(line, "largest step (rce 8 ×") || clones != 1 {
+		t.Errorf("%q, %v, %d clones, want 1", line, err, clones)
 	}
 }

@@ -63,8 +63,8 @@ type Trial struct {
 }
 
 // env is what a phase shares with the trial.
-func (t Trial) env(policy, initial selector.Policy) *phases.Env {
-	return &phases.Env{Policy: policy, Initial: initial, Data: t.Data, Seed: t.Seed, AllowNonFinite: t.AllowNonFinite, WithHeads: t.WithHeads}
+func (t Trial) env(policy selector.Policy) *phases.Env {
+	return &phases.Env{Policy: policy, Initial: t.Policy, Data: t.Data, Seed: t.Seed, AllowNonFinite: t.AllowNonFinite, WithHeads: t.WithHeads}
 }
 
 // Of a loss or a gradient norm, the share by which two steps may differ that should be equal.
@@ -151,7 +151,6 @@ type probe struct {
 	first bool // of the run's stages
 
 	policy  selector.Policy // the clone that is trained
-	initial selector.Policy
 	spy     *spy
 	part    *part
 	src     selector.Source // the part, as phases take it
@@ -165,10 +164,8 @@ func (p *probe) free() {
 	if p.phase != nil {
 		p.phase.End()
 	}
-	for _, q := range []selector.Policy{p.policy, p.initial} {
-		if q != nil {
-			q.Free()
-		}
+	if p.policy != nil {
+		p.policy.Free()
 	}
 }
 
@@ -201,12 +198,12 @@ func (p *probe) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.policy, p.initial = p.Policy.Clone(), p.Policy.Clone()
+	p.policy = p.Policy.Clone()
 	p.start = p.policy.Params().Values()
 	var seen selector.Policy
 	p.spy, seen = watch(p.policy)
 	_, p.part.steps = seen.(selector.TokenPolicy)
-	p.env = p.Trial.env(seen, p.initial)
+	p.env = p.Trial.env(seen)
 	p.phase = phase
 	if err := p.begin(phase); err != nil {
 		p.phase = nil

@@ -100,7 +100,7 @@ func scoreSealed(ctx context.Context, c *configs.Composed, cfg *job.Config, dir,
 		return nil, err
 	}
 	defer log.Close()
-	j := &job.Job{Config: cfg, Dir: tmp, Log: log, Compose: c.With}
+	j := &job.Job{Config: cfg, Dir: tmp, Log: log, Compose: c.With, Baselines: map[string]float64{}}
 	defer j.Close()
 	ledger, sealed, digest := looks.Path(cfg.Evidence.Ledger, owner), *cfg.Data.Sealed, ""
 	look := func(metric string) error {

@@ -14,8 +14,8 @@ import (
 	"fulcrum/internal/testkit/runtest"
 )
 
-// rewardTable writes a reward table of queries that all have one pool.
-func rewardTable(t *testing.T, path string, queries, pool []int64) {
+// rewardTable writes a reward table of queries, whose pools of one size stand one after the other.
+func rewardTable(t *testing.T, path string, queries, pools []int64) {
 	t.Helper()
 	var file bytes.Buffer
 	z := zip.NewWriter(&file)
@@ -37,7 +37,7 @@ func rewardTable(t *testing.T, path string, queries, pool []int64) {
 			t.Fatal(err)
 		}
 	}
-	n, k := len(queries), len(pool)
+	n, k := len(queries), len(pools)/len(queries)
 	floats := func(size int) []float32 {
 		out := make([]float32, size)
 		for i := range out {
@@ -46,7 +46,7 @@ func rewardTable(t *testing.T, path string, queries, pool []int64) {
 		return out
 	}
 	add("query_id", "<i8", []int{n}, queries)
-	add("pool", "<i8", []int{n, k}, slices.Repeat(pool, n))
+	add("pool", "<i8", []int{n, k}, pools)
 	add("score", "<f4", []int{n, k}, floats(n*k))
 	add("demo_acc", "<f4", []int{n, k}, floats(n*k))
 	add("prior_score", "<f4", []int{n}, floats(n))
@@ -83,10 +83,10 @@ func TestSealedQuestions(t *testing.T) {
 {"idx": %d, "question": "r", "image_id": 7}
 `, free[0], free[20]))
 	data := beams(t, rs)
-	rewardTable(t, sealed, append(slices.Clone(free[:8]), rs[0].ID), free[8:28])
+	rewardTable(t, sealed, append(slices.Clone(free[:8]), rs[0].ID), slices.Repeat(free[8:28], 9))
 	refused(t, run(t, small(data, "data.sealed="+sealed, "hydra.run.dir="+mine)...), 1,
 		fmt.Sprintf("its query %d is in the ", rs[0].ID), " set of data.name=beams too: want questions that nothing else scores")
-	rewardTable(t, sealed, free[:8], free[8:28])
+	rewardTable(t, sealed, free[:8], slices.Repeat(free[8:28], 8))
 	refused(t, run(t, small(data, "data.sealed="+sealed, "data.pool.held_out=keep", "hydra.run.dir="+mine)...), 1,
 		"its questions would stay in the pools of training queries: want data.pool.held_out=drop")
 	got := mustRun(t, small(data, "evidence.ledger="+ledger, "data.sealed="+sealed, "hydra.run.dir="+mine)...)
@@ -101,9 +101,9 @@ func TestSealedQuestions(t *testing.T) {
 
 	refused(t, run(t, "open-test", mine), 2, "--claim: want what the scores are to show")
 	const claim = "GRPO beats similarity"
-	rewardTable(t, sealed, free[:7], free[8:28])
+	rewardTable(t, sealed, free[:7], slices.Repeat(free[8:28], 7))
 	refused(t, run(t, "open-test", mine, "--claim", claim), 2, "it has other questions than when the run trained")
-	rewardTable(t, sealed, free[:8], free[8:28])
+	rewardTable(t, sealed, free[:8], slices.Repeat(free[8:28], 8))
 	mustRun(t, "open-test", mine, "--claim", claim)
 	report := read(t, filepath.Join(mine, "report.md"))
 	for _, want := range []string{"**Sealed questions**, opened once, at ", "The claim was: " + claim + ".",
@@ -137,4 +137,15 @@ func TestSealedQuestions(t *testing.T) {
 	if n := strings.Count(read(t, ledger), "\n"); n != 1 {
 		t.Errorf("%d lines in the ledger, want 1", n)
 	}
+
+	// Where a table scores the validation queries too, these have baselines.
+	reader, scored := filepath.Join(far, "reader.npz"), filepath.Join(home, "b")
+	var ids, pools []int64
+	for _, r := range rs {
+		ids, pools = append(ids, r.ID), append(pools, r.Pool...)
+	}
+	rewardTable(t, reader, ids, pools)
+	mustRun(t, small(data, "evidence.ledger="+ledger+"2", "data.sealed="+sealed, "data.reader="+reader, "hydra.run.dir="+scored)...)
+	mustRun(t, "open-test", scored, "--claim", claim)
+	verifies(t, scored)
 }

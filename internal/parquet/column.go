@@ -202,7 +202,7 @@ func (c *Column) values(p *page) ([]*string, error) {
 			if err != nil {
 				return nil, fmt.Errorf("dictionary: %w", err)
 			}
-			if dict, err = plain(data, c.leaf.kind, int(p.dict.rows)); err != nil {
+			if dict, err = plain(data, c.leaf, int(p.dict.rows)); err != nil {
 				return nil, fmt.Errorf("dictionary: %w", err)
 			}
 			c.dicts.Put(p.dict, dict)

@@ -28,6 +28,7 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
 
 	"fulcrum/internal/list"
@@ -54,6 +55,8 @@ type leaf struct {
 	index    int // among the leaves of the whole schema: the place in a row group
 	kind     format.Type
 	optional bool
+	unsigned bool
+	measure  bool // a date, a time or a decimal, which its number alone does not say
 }
 
 const magic = "PAR1"
@@ -131,7 +134,10 @@ func (p *File) readSchema(elements []*element) error {
 		repeated = repeated || e.Repetition == format.Repeated
 		if e.Children == nil {
 			if depth == 1 && !repeated {
-				p.leaves = append(p.leaves, leaf{e.Name, index, option.Or(e.Kind, 0), e.Repetition == format.Optional})
+				as, time := option.Or(e.Converted, -1), e.Logical != nil && (e.Logical.Time != nil || e.Logical.Stamp != nil)
+				p.leaves = append(p.leaves, leaf{name: e.Name, index: index, kind: option.Or(e.Kind, 0),
+					optional: e.Repetition == format.Optional, unsigned: as >= deprecated.Uint8 && as <= deprecated.Uint64,
+					measure: time || as >= deprecated.Decimal && as <= deprecated.TimestampMicros})
 			}
 			index++
 			return at + 1, nil
@@ -166,9 +172,7 @@ func (p *File) Column(name string) (*Column, error) {
 		if l.name != name {
 			continue
 		}
-		switch l.kind {
-		case format.ByteArray, format.Int32, format.Int64:
-		default:
+		if l.measure || l.kind != format.ByteArray && l.kind != format.Int32 && l.kind != format.Int64 {
 			return nil, fmt.Errorf("%s: column %s: want text or whole numbers", p.Path, name)
 		}
 		one := func([]*string) int { return 1 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -25,7 +26,14 @@ type element struct {
 	Repetition format.FieldRepetitionType `thrift:"3"`
 	Name       string                     `thrift:"4"`
 	Children   *int32                     `thrift:"5"` // nil: a column
-	Converted  *int32                     `thrift:"6"`
+	Converted  *deprecated.ConvertedType  `thrift:"6"`
+	Logical    *logical                   `thrift:"10"`
+}
+
+// logical has the times in nanoseconds, which Converted cannot say.
+type logical struct {
+	Time  *struct{} `thrift:"7"`
+	Stamp *struct{} `thrift:"8"`
 }
 
 type group struct {

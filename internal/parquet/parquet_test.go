@@ -232,3 +232,34 @@ func BenchmarkText(b *testing.B) {
 		}
 	}
 }
+
+// Whole numbers are what their column says they are: without a sign, or a date, which is no number. pyarrow 25 wrote the file.
+func TestKindsOfNumbers(t *testing.T) {
+	f, err := Open("testdata/kinds/arrow.parquet")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"u8": "0 1 128 255 7", "i8": "0 -1 -128 127 7", "u32": "0 1 2147483648 4294967295 7",
+		"u64": "0 1 9223372036854775808 18446744073709551615 7"} {
+		c, err := f.Column(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for row := range f.Rows() {
+			text, _, err := c.Text(int64(row))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, text)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %v, want %s", name, got, want)
+		}
+	}
+	for _, name := range []string{"date", "time", "stamp", "decimal"} {
+		if _, err := f.Column(name); err == nil || !strings.Contains(err.Error(), "column "+name+": want text or whole numbers") {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}

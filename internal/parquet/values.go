@@ -56,7 +56,7 @@ func (p *page) decode(data []byte, l leaf, dict []*string) ([]*string, error) {
 			n += int(level)
 		}
 	}
-	values, err := p.some(data, l.kind, dict, n)
+	values, err := p.some(data, l, dict, n)
 	if err != nil || n == rows {
 		return values, err
 	}
@@ -72,7 +72,7 @@ func (p *page) decode(data []byte, l leaf, dict []*string) ([]*string, error) {
 }
 
 // some decodes n values that are not null.
-func (p *page) some(data []byte, kind format.Type, dict []*string, n int) ([]*string, error) {
+func (p *page) some(data []byte, l leaf, dict []*string, n int) ([]*string, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -86,10 +86,7 @@ func (p *page) some(data []byte, kind format.Type, dict []*string, n int) ([]*st
 		}
 		out := make([]*string, n)
 		for i, v := range numbers {
-			if kind == format.Int32 {
-				v = int64(int32(v))
-			}
-			out[i] = decimal(v)
+			out[i] = l.decimal(v)
 		}
 		return out, nil
 	case format.DeltaLengthByteArray:
@@ -97,14 +94,25 @@ func (p *page) some(data []byte, kind format.Type, dict []*string, n int) ([]*st
 	case format.DeltaByteArray:
 		return deltaBytes(data, n)
 	}
-	return plain(data, kind, n)
+	return plain(data, l, n)
 }
 
-func decimal(v int64) *string { return new(strconv.FormatInt(v, 10)) }
+// decimal writes a number of the column, of which an Int32 has the lower half.
+func (l leaf) decimal(v int64) *string {
+	switch {
+	case l.kind == format.Int32 && l.unsigned:
+		v = int64(uint32(v))
+	case l.kind == format.Int32:
+		v = int64(int32(v))
+	case l.unsigned:
+		return new(strconv.FormatUint(uint64(v), 10))
+	}
+	return new(strconv.FormatInt(v, 10))
+}
 
 // plain reads values one after the other: a text has its length in front.
-func plain(data []byte, kind format.Type, n int) ([]*string, error) {
-	width := map[format.Type]int{format.ByteArray: 4, format.Int32: 4, format.Int64: 8}[kind]
+func plain(data []byte, l leaf, n int) ([]*string, error) {
+	width := map[format.Type]int{format.ByteArray: 4, format.Int32: 4, format.Int64: 8}[l.kind]
 	if n > len(data)/width {
 		return nil, errEnds
 	}
@@ -113,11 +121,11 @@ func plain(data []byte, kind format.Type, n int) ([]*string, error) {
 		if len(data) < width {
 			return nil, errEnds
 		}
-		switch kind {
+		switch l.kind {
 		case format.Int32:
-			out[i] = decimal(int64(int32(binary.LittleEndian.Uint32(data))))
+			out[i] = l.decimal(int64(binary.LittleEndian.Uint32(data)))
 		case format.Int64:
-			out[i] = decimal(int64(binary.LittleEndian.Uint64(data)))
+			out[i] = l.decimal(int64(binary.LittleEndian.Uint64(data)))
 		default:
 			size := uint64(binary.LittleEndian.Uint32(data))
 			if size > uint64(len(data)-4) {

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
@@ -168,7 +169,7 @@ func (w *writer) footer() {
 	for _, f := range w.fields {
 		e := &element{Kind: new(physical(f.Kind)), Repetition: format.Optional, Name: f.Name}
 		if f.Kind == Text {
-			e.Converted = new(int32(0)) // UTF8
+			e.Converted = new(deprecated.UTF8)
 		}
 		w.meta.Schema = append(w.meta.Schema, e)
 	}

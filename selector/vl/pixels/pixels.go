@@ -54,6 +54,15 @@ func (c Config) Validate() error {
 	return nil
 }
 
+// Within returns c with other bounds of pixels; 0 keeps one. An upper bound alone lowers the other.
+func (c Config) Within(least, most int) (Config, error) {
+	c.MinPixels, c.MaxPixels = cmp.Or(least, c.MinPixels), cmp.Or(most, c.MaxPixels)
+	if least == 0 {
+		c.MinPixels = min(c.MinPixels, c.MaxPixels)
+	}
+	return c, c.Validate()
+}
+
 // Width returns the values of one patch: 3 channels × frames × height × width.
 func (c Config) Width() int { return 3 * c.TemporalPatchSize * c.PatchSize * c.PatchSize }
 

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,22 +92,13 @@ func (p *Processor) check(part chat.Part) error {
 
 func inFile(path string) bool { return !strings.HasPrefix(path, "data:") }
 
-// bounds are the limits of a picture's size: its part's own, else the folder's. A part's upper bound alone lowers the other.
+// bounds are the limits of a picture's size: its part's own, else the folder's.
 func (p *Processor) bounds(part chat.Part) (pixels.Config, error) {
-	c := *p.pixels
+	c := p.pixels
 	if part.Type == chat.Video {
-		c = *p.videos
+		c = p.videos
 	}
-	if part.MinPixels > 0 {
-		c.MinPixels = part.MinPixels
-	}
-	if part.MaxPixels > 0 {
-		c.MaxPixels = part.MaxPixels
-	}
-	if part.MinPixels == 0 {
-		c.MinPixels = min(c.MinPixels, c.MaxPixels)
-	}
-	return c, c.Validate()
+	return c.Within(part.MinPixels, part.MaxPixels)
 }
 
 // image reads one image: in memory, or a file.
@@ -115,25 +107,22 @@ func (p *Processor) image(part chat.Part) (pixels.Patches, error) {
 	if err != nil {
 		return pixels.Patches{}, err
 	}
-	if part.Picture != nil {
-		return p.cache.Get(part.Key, c, func() (pixels.Patches, error) {
-			img, err := part.Picture()
+	read := func(open func() (image.Image, error)) func() (pixels.Patches, error) {
+		return func() (pixels.Patches, error) {
+			img, err := open()
 			if err != nil {
 				return pixels.Patches{}, err
 			}
 			return c.Image(img)
-		})
+		}
 	}
-	if part.Path == "" {
+	switch {
+	case part.Picture != nil:
+		return p.cache.Get(part.Key, c, read(part.Picture))
+	case part.Path == "":
 		return pixels.Patches{}, errors.New("no image: want a path")
 	}
-	return p.cache.Files([]string{part.Path}, 0, c, func() (pixels.Patches, error) {
-		img, err := pixels.Decode(part.Path)
-		if err != nil {
-			return pixels.Patches{}, err
-		}
-		return c.Image(img)
-	})
+	return p.cache.Files([]string{part.Path}, part.Type, c, read(func() (image.Image, error) { return pixels.Decode(part.Path) }))
 }
 
 // video reads one video: a list or a folder of frames, taken as they are, or a video file, which is
@@ -170,12 +159,7 @@ func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
 // videoFile samples a file at the part's rate and within its bounds, else at those of qwen_vl_utils.
 func (p *Processor) videoFile(part chat.Part, c pixels.Config) (pixels.Patches, error) {
 	s := pixels.DefaultSampling()
-	if part.FPS > 0 {
-		s.FPS = part.FPS
-	}
-	if part.MaxFrames > 0 {
-		s.MaxFrames = part.MaxFrames
-	}
+	s.FPS, s.MaxFrames, s.MinPixels = cmp.Or(part.FPS, s.FPS), cmp.Or(part.MaxFrames, s.MaxFrames), cmp.Or(part.MinPixels, s.MinPixels)
 	if part.MinFrames > 0 {
 		s.MinFrames = part.MinFrames
 		s.MaxFrames = max(s.MaxFrames, s.MinFrames)

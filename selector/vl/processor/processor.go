@@ -18,8 +18,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
-	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/regular"
+	"fulcrum/internal/option"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/selector/vl/pixels"
 )
@@ -106,11 +105,7 @@ func classOf(folder string) (string, error) {
 		var f struct {
 			Class string `json:"processor_class"`
 		}
-		raw, err := regular.ReadOptional(filepath.Join(folder, name))
-		if err == nil && raw != nil {
-			err = jsonwords.Unmarshal(raw, &f)
-		}
-		if err != nil || f.Class != "" {
+		if err := readJSON(filepath.Join(folder, name), &f); err != nil || f.Class != "" {
 			return f.Class, err
 		}
 	}
@@ -265,14 +260,8 @@ func (p *Processor) Limit(minPixels, maxPixels *int) error {
 		return nil
 	}
 	for _, of := range []**pixels.Config{&p.pixels, &p.videos} {
-		c := **of
-		if minPixels != nil {
-			c.MinPixels = *minPixels
-		}
-		if maxPixels != nil {
-			c.MaxPixels = *maxPixels
-		}
-		if err := c.Validate(); err != nil {
+		c, err := (*of).Within(option.Or(minPixels, 0), option.Or(maxPixels, 0))
+		if err != nil {
 			return err
 		}
 		*of = &c

@@ -387,3 +387,54 @@ func TestFramesInTheRecord(t *testing.T) {
 		t.Error("a frame that is missing passes")
 	}
 }
+
+// TestOneFrameIsNoImage: images are resized columns first where their height loses more, frames never: what is remembered of one is not
+// the other's.
+func TestOneFrameIsNoImage(t *testing.T) {
+	tall := filepath.Join(t.TempDir(), "tall.png")
+	var file bytes.Buffer
+	img := image.NewGray(image.Rect(0, 0, 100, 900))
+	for i := range img.Pix {
+		img.Pix[i] = uint8(i * i * 7)
+	}
+	if err := png.Encode(&file, img); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(tall, file.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(parts ...chat.Part) *Prompt {
+		got, err := openTiny(t).Prompt([]chat.Message{{Role: "user", Parts: parts}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	picture, video := chat.Part{Type: chat.Image, Path: tall}, chat.Part{Type: chat.Video, Frames: []string{tall}}
+	alone, both := ask(video).Videos[0], ask(picture, video).Videos[0]
+	if alone.Key != both.Key || both.SecondsPerGrid != 1 {
+		t.Error("a frame behind the image of its file is not resized as a frame")
+	}
+}
+
+// TestVideoFileWithinItsOwnBounds: the record's least pixels hold for a video file, as in qwen_vl_utils.
+func TestVideoFileWithinItsOwnBounds(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string]string{"v.mp4": "x",
+		"ffprobe": "#!/bin/sh\n" + `echo '{"streams":[{"nb_read_packets":"4","avg_frame_rate":"2/1"}]}'`,
+		"ffmpeg":  "#!/bin/sh\nfor i in 1 2 3 4; do printf 'P6\\n56 56\\n255\\n%9408s'; done"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", folder)
+	p := openTiny(t)
+	part := chat.Part{Type: chat.Video, Path: filepath.Join(folder, "v.mp4"), MinPixels: 784}
+	got, err := p.Prompt([]chat.Message{{Role: "user", Parts: []chat.Part{part}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Videos[0].Grid != [3]int{2, 4, 4} {
+		t.Errorf("grid %v, want 56×56 pixels to stay", got.Videos[0].Grid)
+	}
+}

@@ -49,3 +49,16 @@ func TestSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestLimitOfImages: a bound for images need not know that of videos.
+func TestLimitOfImages(t *testing.T) {
+	p, err := Open(copyOf(t, map[string]string{"config.json": `{"eos_token_id": 1, "image_token_id": 2, "video_token_id": 3}`,
+		"processor_config.json": `{"image_processor": {"max_pixels": 150000}, "video_processor": {"max_pixels": 150000}}`}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 50176
+	if err := p.Limit(nil, &most); err != nil || p.pixels.MinPixels != 56*56 || p.pixels.MaxPixels != most || p.videos.MaxPixels != most {
+		t.Errorf("%v; images %+v, videos %+v", err, p.pixels, p.videos)
+	}
+}

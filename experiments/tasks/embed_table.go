@@ -15,6 +15,7 @@ import (
 
 	"fulcrum/experiments/lvlm/store"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
 )
@@ -83,21 +84,27 @@ func (e *embedding) table(items []float32) tensorfile.Tensor {
 // writeTable writes a table by the ending of its name. What is known of it stands in a safetensors file's metadata, and beside
 // the other kinds, in FILE.json.
 func writeTable(path string, t tensorfile.Tensor, about map[string]string) error {
-	about = maps.Clone(about)
+	var err error
 	switch filepath.Ext(path) {
 	case ".safetensors":
 		return tensorfile.WriteSafetensors(path, []tensorfile.Tensor{t}, about)
 	case ".npy":
-		if err := tensorfile.WriteNPY(path, t); err != nil {
-			return err
-		}
+		err = tensorfile.WriteNPY(path, t)
 	default:
-		if err := tensorfile.WritePT(path, t); err != nil {
-			return err
-		}
+		err = tensorfile.WritePT(path, t)
 	}
-	return atomicfile.WriteJSON(path+".json", about)
+	about = maps.Clone(about)
+	if err == nil {
+		about[fileDigest], _, err = digest.File(path)
+	}
+	if err == nil {
+		err = atomicfile.WriteJSON(path+".json", about)
+	}
+	return err
 }
+
+// fileDigest is the entry of FILE.json that says which file it is about: another program may have written over it.
+const fileDigest = "file_sha256"
 
 // upToDate says whether the output was made of the same by the same.
 func (e *embedding) upToDate() bool {
@@ -114,7 +121,8 @@ func (e *embedding) upToDate() bool {
 		about = f.Metadata
 	} else if raw, err := regular.ReadFile(e.out + ".json"); err != nil || json.Unmarshal(raw, &about) != nil {
 		return false
+	} else if sum, _, err := digest.File(e.out); err != nil || sum != about[fileDigest] {
+		return false
 	}
-	_, err := os.Stat(e.out)
-	return err == nil && about["key"] == e.about["key"]
+	return about["key"] == e.about["key"]
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/testkit/golden"
 )
 
@@ -70,6 +71,12 @@ func TestEmbed(t *testing.T) {
 		}
 		if other := mustRun(t, embedArgs(records, out, "encoder.batch=3")...); strings.Contains(other.Stdout, "already") {
 			t.Errorf("in other batches: %s", other.Stdout)
+		}
+		if err := tensorfile.WriteNPY(out, tensorfile.FromFloat32s("", []int{9, 12}, make([]float32, 9*12))); err != nil {
+			t.Fatal(err)
+		}
+		if other := mustRun(t, embedArgs(records, out, "encoder.batch=3")...); strings.Contains(other.Stdout, "already") {
+			t.Errorf("a table of another program: %s", other.Stdout)
 		}
 	}
 	pictures := t.TempDir() // other pictures under the same names, as large, are other embeddings

@@ -145,7 +145,13 @@ func inspectFolder(path string, opt Options) (Inspection, error) {
 	in.names("not recognised", others)
 	in.names("folders, not looked into", folders)
 	if len(in.Files) == 0 {
-		in.Fault = fmt.Errorf("no file of data in the folder: beams, embeddings, reward tables, conversations, texts or records_icl")
+		set, err := icl.LoadVQA("data.root", path)
+		if err != nil {
+			in.Fault = fmt.Errorf("no file of data in the folder: beams, embeddings, reward tables, conversations, texts or records_icl; "+
+				"as published files of OK-VQA: %w", err)
+			return in, nil
+		}
+		in.add("published questions", "%d, for data=vqa data.root=%s", set.Records.Len(), path)
 	}
 	return in, nil
 }

@@ -39,6 +39,31 @@ func TestInspectFolder(t *testing.T) {
 	}
 }
 
+// A folder of published files is data too (data=vqa); one that lacks some of them says which.
+func TestInspectPublishedFolder(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "train2014"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "OpenEnded_mscoco_train2014_questions.json"),
+		`{"questions": [{"image_id": 1, "question": "What?", "question_id": 10}]}`)
+	inspect := func() Inspection {
+		in, err := Inspect(dir, 0, testOptions())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return in
+	}
+	if in := inspect(); in.Fault == nil || !strings.Contains(in.Fault.Error(), "no mscoco_train2014_annotations.json beside ") {
+		t.Errorf("without its answers: %v", in.Fault)
+	}
+	write(t, filepath.Join(dir, "mscoco_train2014_annotations.json"),
+		`{"annotations": [{"image_id": 1, "question_id": 10, "answers": [{"answer": "surf"}]}]}`)
+	if in := inspect(); in.Fault != nil || in.Fact("published questions") != "1, for data=vqa data.root="+dir {
+		t.Errorf("%v, %v", in.Fault, in.Facts)
+	}
+}
+
 // What a run says of a table that lies on its side, and of beams without a query, the inspection of their folder says too.
 func TestInspectSaysWhatARunSays(t *testing.T) {
 	dir := t.TempDir()

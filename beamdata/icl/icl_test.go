@@ -145,6 +145,10 @@ func TestLoadVQANamesFaults(t *testing.T) {
 		{"two data sets", func(f map[string]string) { f["v2_"+questions] = f[questions] }, "2 files hold the train questions"},
 		{"a question twice", func(f map[string]string) { f[questions] = strings.ReplaceAll(f[questions], "817215", "516065") },
 			questions + ":3: id 516065 stands twice"},
+		{"an empty question", func(f map[string]string) {
+			f[questions] = strings.ReplaceAll(f[questions], "How old do you have to be?", " ")
+		},
+			questions + ":3: question 2: want question_id, image_id and question"},
 		{"in both splits", func(f map[string]string) { f[questions] = strings.ReplaceAll(f[questions], "817215", "425") },
 			"val2014_questions.json:1: id 425 stands twice: record 2 has it too"},
 		{"annotated twice", func(f map[string]string) { f[annotations] = strings.ReplaceAll(f[annotations], "817215", "516065") },

@@ -164,7 +164,7 @@ func (b *builder) readSplit(s split, heldOut bool) error {
 			return err
 		}
 		if q.ID == nil || q.ImageID == nil || strings.TrimSpace(q.Question) == "" {
-			return errors.New("want question_id, image_id and question")
+			return fmt.Errorf("question %d: want question_id, image_id and question", b.Records.Len()-first+1)
 		}
 		return b.take(Record{ID: *q.ID, Image: s.image(*q.ImageID), Question: strings.TrimSpace(q.Question),
 			ImageID: imageID(*q.ImageID), HeldOut: heldOut})

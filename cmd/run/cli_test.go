@@ -177,6 +177,7 @@ func TestCompletion(t *testing.T) {
 		{"run -cp conf bad=[ n", "net. net="},
 		{"run --multi", "--multirun"},
 		{"run report --j", "--json"},
+		{"run help resu", "resume"},
 		{"run -cp nowhere n", ""},
 	} {
 		t.Run(tc.line, func(t *testing.T) {

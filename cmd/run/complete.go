@@ -133,7 +133,7 @@ func (s *session) candidates(line string) []string {
 		return starting(word, all)
 	case verb == explainName && len(inv.args) == 0 || len(inv.args) == 1 && inv.args[0] == explainName:
 		return configs.CompleteKey(s.tolerantRequest(words), word)
-	case verb == "" && len(words) == 0:
+	case verb == "" && (len(words) == 0 || len(words) == 1 && words[0] == helpName):
 		out := append(configs.Complete(s.tolerantRequest(nil), word), starting(word, s.verbs.Names())...)
 		slices.Sort(out)
 		return out

@@ -239,10 +239,12 @@ func Unit(rows []float32, dim int) ([]float32, error) {
 		}
 		length := math.Sqrt(sum)
 		for i, v := range row {
-			row[i] = float32(float64(v) / length)
+			if row[i] = float32(float64(v) / length); row[i]-row[i] != 0 {
+				return nil, errors.New("an embedding is not finite: are the weights those of the model?")
+			}
 		}
 	}
-	return finite(rows)
+	return rows, nil
 }
 
 // Picture returns the rows of pixels of a picture: what Images takes.
@@ -317,11 +319,4 @@ func (e *Encoder) pool(ids []int64) int {
 		return slices.Index(ids, slices.Max(ids))
 	}
 	return max(0, slices.Index(ids, e.cfg.Text.EOS))
-}
-
-func finite(rows []float32) ([]float32, error) {
-	if slices.ContainsFunc(rows, func(v float32) bool { return v-v != 0 }) {
-		return nil, errors.New("an embedding is not finite: are the weights those of the model?")
-	}
-	return rows, nil
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -45,13 +46,9 @@ func (c *Config) linears() []lora.Linear {
 }
 
 // tunedParts lists the whole parts of a folder's model that are trained.
-func (o Options) tunedParts() (parts []string) {
-	for _, p := range o.parts() {
-		if *p.on {
-			parts = append(parts, p.name)
-		}
-	}
-	return parts
+func (o Options) tunedParts() []string {
+	on := list.Filter(o.parts(), func(p tunedPart) bool { return *p.on })
+	return list.Map(on, func(p tunedPart) string { return p.name })
 }
 
 type tunedPart struct {

@@ -56,12 +56,12 @@ func (s *stopper) Close(tracker.End) error { return nil }
 // looked at by the preflight and the audit; it trains, resumes and is reported.
 func TestToyPhase(t *testing.T) {
 	for _, tc := range []struct{ name, override, want string }{
-		{"range", "toy.rate=2", "toy.rate=2: want a number in (0, 1)"},
-		{"Validate", "toy.rate=0.7 toy.epochs=2", "want less than 0.5 with two epochs, got 0.7"},
-		{"unknown key", "toy.rat=0.1", "did you mean toy.rate?"},
+		{"range", "toy.lr=2", "toy.lr=2: want a number in (0, 1)"},
+		{"Validate", "toy.lr=0.7 toy.epochs=2", "want less than 0.5 with two epochs, got 0.7"},
+		{"unknown key", "toy.lrs=0.1", "did you mean toy.lr?"},
 		{"unknown phase", "schedule=[toi]", "toy"},
 		{"no epochs", "toy.epochs=0", ""},
-		{"a section of its kind", "schedule=[mine] +mine={kind:toy,rate:0.02}", ""},
+		{"a section of its kind", "schedule=[mine] +mine={kind:toy,lr:0.02}", ""},
 		{"another kind", "schedule=[mine] +mine={kind:toi}", "toy"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestToyPhase(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if keys := strings.Join(schema.Keys(), " "); !strings.Contains(keys, "toy.rate") {
-			t.Errorf("the table of keys lacks toy.rate: %s", keys)
+		if keys := strings.Join(schema.Keys(), " "); !strings.Contains(keys, "toy.lr") {
+			t.Errorf("the table of keys lacks toy.lr: %s", keys)
 		}
 		return c, dir, app.Run(ctx, c)
 	}

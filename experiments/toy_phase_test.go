@@ -15,17 +15,17 @@ import (
 // toyKind is the kind of phase toy.
 func toyKind() phases.Kind {
 	return phases.Kind{Name: "toy", Help: "a phase that a test adds",
-		New: func() phases.Options { return &toyOptions{Epochs: 1, Rate: 0.01} }}
+		New: func() phases.Options { return &toyOptions{Epochs: 1, LR: 0.01} }}
 }
 
 // toyOptions are the section of a kind of phase.
 type toyOptions struct {
 	Epochs int     `koanf:"epochs" help:"passes over the groups" range:"[0,inf)"`
-	Rate   float64 `koanf:"rate" help:"what the toy learns at" range:"(0,1)"`
+	LR     float64 `koanf:"lr" help:"what the toy learns at" range:"(0,1)"`
 }
 
 func (o *toyOptions) Validate() error {
-	return option.Want(o.Rate < 0.5 || o.Epochs < 2, "rate", "want less than 0.5 with two epochs, got %g", o.Rate)
+	return option.Want(o.LR < 0.5 || o.Epochs < 2, "lr", "want less than 0.5 with two epochs, got %g", o.LR)
 }
 
 func (o *toyOptions) Build(name string, s phases.Setup, d phases.Sources) (phases.Phase, error) {
@@ -56,7 +56,7 @@ func (p *toyPhase) Info() phases.Info {
 
 func (p *toyPhase) Begin(env *phases.Env, totalSteps int) (err error) {
 	p.env = env
-	p.learn, err = phases.NewLearner(env, p.name, p.setup.Optim, p.Rate, p.setup.LRSchedule, totalSteps, nil)
+	p.learn, err = phases.NewLearner(env, p.name, p.setup.Optim, p.LR, p.setup.LRSchedule, totalSteps, nil)
 	p.steps = phases.NewSteps[*selector.Batch, *toyInputs](p.learn, p, nil)
 	return err
 }

@@ -209,11 +209,12 @@ func set(to *int, from ...*int) {
 }
 
 // JSON returns preprocessor_config.json. class is its processor_class, "" = Qwen2.5-VL's.
-func (c Config) JSON(class string) ([]byte, error) {
-	return json.MarshalIndent(map[string]any{
+func (c Config) JSON(class string) []byte {
+	text, _ := json.MarshalIndent(map[string]any{
 		"image_processor_type": "Qwen2VLImageProcessor", "processor_class": cmp.Or(class, "Qwen2_5_VLProcessor"),
 		"min_pixels": c.MinPixels, "max_pixels": c.MaxPixels,
 		"patch_size": c.PatchSize, "temporal_patch_size": c.TemporalPatchSize, "merge_size": c.MergeSize,
 		"image_mean": c.Mean, "image_std": c.Std,
-	}, "", "  ")
+	}, "", "  ") // numbers and texts always marshal
+	return text
 }

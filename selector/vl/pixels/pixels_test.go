@@ -229,11 +229,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := want.JSON("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := images().parse(data); err != nil || got != want {
+	if got, err := images().parse(want.JSON("")); err != nil || got != want {
 		t.Errorf("written and read: %v, %v, want %v", got, err, want)
 	}
 }

@@ -227,26 +227,17 @@ func (p *Processor) Save(folder string) error {
 		return err
 	}
 	// not chat_template.json, which AutoTokenizer does not read: a text model's template would be lost
-	if err := atomicfile.Write(filepath.Join(folder, "chat_template.jinja"), []byte(p.template.Source()), 0o644); err != nil {
-		return err
-	}
-	if p.pixels == nil {
-		return nil
-	}
-	files := map[string]*pixels.Config{"preprocessor_config.json": p.pixels}
-	if *p.videos != *p.pixels {
-		files["video_preprocessor_config.json"] = p.videos
+	files := map[string][]byte{"chat_template.jinja": []byte(p.template.Source())}
+	if p.pixels != nil {
+		files["preprocessor_config.json"] = p.pixels.JSON(p.class)
+		if *p.videos != *p.pixels {
+			files["video_preprocessor_config.json"] = p.videos.JSON(p.class)
+		}
 	}
 	if p.timed != nil {
-		if err := atomicfile.Write(filepath.Join(folder, "video_preprocessor_config.json"), p.timed, 0o644); err != nil {
-			return err
-		}
+		files["video_preprocessor_config.json"] = p.timed
 	}
-	for name, c := range files {
-		text, err := c.JSON(p.class)
-		if err != nil {
-			return err
-		}
+	for name, text := range files {
 		if err := atomicfile.Write(filepath.Join(folder, name), text, 0o644); err != nil {
 			return err
 		}

@@ -53,7 +53,8 @@ func lookupGlobal(module, name string) (any, error) {
 		"torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2", "torch._utils _rebuild_tensor_v3",
 		"torch._utils _rebuild_parameter", "torch.storage UntypedStorage",
 		"numpy.core.multiarray _reconstruct", "numpy.core.multiarray scalar", "numpy.core.numeric _frombuffer",
-		"pathlib PosixPath", "pathlib PurePosixPath", "builtins int", "builtins float", "builtins list", "builtins dict", "builtins str":
+		"pathlib PosixPath", "pathlib PurePosixPath", "builtins int", "builtins float", "builtins list", "builtins dict", "builtins str",
+		"builtins bytes":
 		return g, nil
 	}
 	if dictLike(g) {
@@ -100,11 +101,11 @@ func call(target, arg any) (any, error) {
 	switch g {
 	case "pathlib PosixPath", "pathlib PurePosixPath":
 		return callPath(g, args)
-	case "torch._utils _rebuild_tensor":
-		if len(args) == 3 {
-			return rebuildTensor(args, "")
+	case "builtins bytes":
+		if len(args) == 0 {
+			return []byte{}, nil
 		}
-	case "torch._utils _rebuild_tensor_v2":
+	case "torch._utils _rebuild_tensor", "torch._utils _rebuild_tensor_v2":
 		if len(args) >= 4 {
 			return rebuildTensor(args, "")
 		}
@@ -355,11 +356,9 @@ func rebuildTensor(args Tuple, dtype DType) (any, error) {
 			}
 		}
 	}
-	stride := rowMajor(size)
-	if len(args) > 3 {
-		if stride, err = ints(args[3]); err != nil {
-			return nil, fmt.Errorf("tensor stride: %w", err)
-		}
+	stride, err := ints(args[3])
+	if err != nil {
+		return nil, fmt.Errorf("tensor stride: %w", err)
 	}
 	return s.view(dtype, int(offset), size, stride)
 }

@@ -106,6 +106,24 @@ func TestPlainPickles(t *testing.T) {
 	}
 }
 
+// What Python spells out in protocol 2: no bytes, as of an empty array; and tensors of PyTorch before 0.4, with their strides.
+func TestOldSpellings(t *testing.T) {
+	empty := proto(globalOp("__builtin__", "bytes") + ")R")
+	if v, err := parsePT(empty); err != nil || fmt.Sprintf("%T %v", v, v) != "[]uint8 []" {
+		t.Errorf("no bytes: got %T %v, %v", v, v, err)
+	}
+	tensor := globalOp("torch._utils", "_rebuild_tensor") + "(" + storageOp("FloatStorage", "0", 4) + intOp(0) + tupleOp(2, 2) +
+		tupleOp(1, 2) + "tR"
+	data := string(bytesOf([]float32{1, 2, 3, 4}))
+	v, err := parsePT(archive(t, "a/data.pkl", string(proto(tensor)), "a/data/0", data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(floats(t, v)); got != "[1 3 2 4]" {
+		t.Errorf("a tensor by columns: got %s", got)
+	}
+}
+
 func TestMaliciousPicklesAreRefusedByName(t *testing.T) {
 	for _, name := range []string{"evil.pt", "evil_legacy.pt"} {
 		_, err := ReadPT(filepath.Join("testdata", name))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/beamdata"
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/list"
@@ -212,6 +213,24 @@ func Judged(reply string, caption bool) string {
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(reply), "\n") // what follows is another turn
 	return strings.TrimSpace(line)
+}
+
+// Answered refuses queries and candidates whose record has no answer to show or to judge by: a run would meet them by chance.
+func Answered(records *icl.Table, sets ...*beamdata.Set) error {
+	if !slices.ContainsFunc(stat.Indices(records.Len()), func(row int) bool { return !records.Answered(row) }) {
+		return nil
+	}
+	for _, set := range sets {
+		for q := range set.Len() {
+			for _, row := range slices.Concat([]int32{set.Row(q)}, set.Pool(q)) {
+				if !records.Answered(int(row)) {
+					return fmt.Errorf("query %d of the %s queries: record %d has no answer to show or to judge by: leave it out of the beam file",
+						records.ID(int(set.Row(q))), set.Name, records.ID(int(row)))
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Rewards scores one sequence of demonstrations for each query, all in one call: the probability of its answer, or the metric of

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -142,5 +143,12 @@ func TestBeams(t *testing.T) {
 	r := run(t, append(args[:len(args)-1], "data.reader=x.npz", "hydra.run.dir="+folder(t))...)
 	if r.Code == 0 {
 		t.Error("a reader and lvlm.reward at once passed")
+	}
+	mute := filepath.Join(stopped, "mute.jsonl")
+	query := slices.Min(slices.Collect(maps.Keys(file)))
+	write(t, mute, strings.ReplaceAll(read(t, records), `"which of `+query+`?", "answers": `, `"which?", "answers": [], "was": `))
+	r = run(t, append(args[:len(args)-1], "data.records_icl="+mute, "hydra.run.dir="+folder(t))...)
+	if want := " has no answer to show or to judge by: leave it out"; r.Code != 2 || !strings.Contains(r.Stderr, want) {
+		t.Errorf("a candidate without an answer: exit code %d, %q, want %q", r.Code, r.Stderr, want)
 	}
 }

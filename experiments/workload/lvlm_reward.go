@@ -39,6 +39,9 @@ func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamd
 		return nil, usage.Errorf("lvlm.reward=%s: %d records and %d rows of embeddings: row i must belong to record i", *score,
 			set.Records.Len(), rows)
 	}
+	if err := icl.Answered(set.Records, b.RCE, b.Records, b.Online, b.Val, b.Eval); err != nil {
+		return nil, usage.Errorf("lvlm.reward=%s: %v", *score, err)
+	}
 	model, err := OpenScorer(ctx, j)
 	if err != nil {
 		return nil, err

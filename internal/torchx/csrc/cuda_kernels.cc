@@ -159,6 +159,7 @@ Functions compile(int device, at::ScalarType type, const std::string &alone, con
   int major = 0, minor = 0;
   check(d.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "device");
   check(d.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "device");
+  TORCH_CHECK(major >= 8 || of != &kDecode, "cuda kernels: the fast kernel of decoding wants compute capability 8.0 or newer, here it is ", major, ".", minor);
   const std::string arch = "--gpu-architecture=sm_" + std::to_string(major * 10 + minor), element = std::string("-DELEMENT=") + type_name(type);
   const std::vector<const char *> options = {arch.c_str(), element.c_str(), "--std=c++17"};
   std::string source = kRows;

@@ -22,7 +22,7 @@ type Options struct {
 	// column of the text to write
 	Target *string `koanf:"target"`
 	// column of the record's own id, for messages (null = id where there is one)
-	ID *string `koanf:"id"`
+	ID *string `koanf:"id" constant:"true"`
 
 	// text put before every source, such as 'summarize: ' for T5; also with data=summaries
 	Prefix string `koanf:"prefix"`

@@ -40,7 +40,7 @@ type ScratchOptions struct {
 	// key and value heads; divides num_attention_heads
 	KVHeads int `koanf:"num_key_value_heads" range:"[1,inf)"`
 	// base of the rotary embedding
-	RopeTheta float64 `koanf:"rope_theta" range:"(0,inf)" constant:"true"`
+	RopeTheta float64 `koanf:"rope_theta" range:"(0,inf)"`
 	// standard deviation of the weights at the start
 	InitStd float64 `koanf:"initializer_range" range:"(0,inf)"`
 	// most tokens of the byte-level BPE that is trained on the data's texts, special tokens apart

@@ -9,7 +9,7 @@ import (
 func textsData() Dataset {
 	return Dataset{
 		Name: "texts",
-		Reads: []string{"train_ratio", "texts.train", "texts.val", "texts.test", "texts.source", "texts.target", "texts.id", "texts.prefix",
+		Reads: []string{"train_ratio", "texts.train", "texts.val", "texts.test", "texts.source", "texts.target", "texts.prefix",
 			"texts.demos", "max_skipped_share"},
 		Files: func(o Options) []*string { return []*string{o.Texts.Train, o.Texts.Val, o.Texts.Test} },
 		Check: func(o Options) error {

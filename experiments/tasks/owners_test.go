@@ -28,6 +28,19 @@ func composed(t *testing.T, overrides ...string) *configs.Composed {
 	return c
 }
 
+// TestPresetsCompose: the presets hold keys that there are.
+func TestPresetsCompose(t *testing.T) {
+	files, err := filepath.Glob("../../configs/conf/exp/*.yaml")
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%d presets, %v", len(files), err)
+	}
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".yaml"); name != "lever_plus_compat" { // of an annex that is not built in here
+			composed(t, "exp="+name)
+		}
+	}
+}
+
 // A key that acts nowhere in a run is refused with the choice that would give it an effect. What acts, or is linked to by something that
 // acts, is not.
 func TestKeysWithoutEffect(t *testing.T) {

@@ -123,6 +123,68 @@ func (d *endingResident[P]) Take(rows []int) {
 	d.Decoding.Take(rows)
 }
 
+var _ tokens.SlottedResident[*processor.Prompt] = ending[*processor.Prompt]{}
+
+func (e ending[P]) BeginResidentSlots(ps []P, all []*tokens.Sequence, places, slots int,
+	opt *tokens.GenerateOptions) (tokens.SlotsOnDevice, error) {
+	m, ok := e.slotModel.(tokens.SlottedResident[P])
+	if !ok {
+		return nil, fmt.Errorf("%T has no slots on the device", e.slotModel)
+	}
+	d, err := m.BeginResidentSlots(ps, all, places, slots, opt)
+	left := slices.Repeat([]int64{-1}, slots)
+	return &endingOnDevice[P]{&endingResident[P]{d, e, e.Tensors().Int64s(left), slots}, d}, err
+}
+
+// endingOnDevice is endingResident in slots: left counts on from a sequence's second token.
+type endingOnDevice[P any] struct {
+	*endingResident[P]
+	in tokens.SlotsOnDevice
+}
+
+func (d *endingOnDevice[P]) Fill(prompt, place int) error { return d.in.Fill(prompt, place) }
+
+func (d *endingOnDevice[P]) Put(rows []int, of []*tokens.Sequence) {
+	defer torchx.Scope()()
+	d.in.Put(rows, of)
+	w, left := d.of.Tensors(), list.Map(of, func(s *tokens.Sequence) int64 { return d.of.after(s) })
+	torchx.WriteRowsAt(d.left, w.Int64s(list.Convert[int64](rows)), w.Int64s(left))
+}
+
+func (d *endingOnDevice[P]) FirstOf(of []*tokens.Sequence) torchx.Tensor {
+	after := d.of.Tensors().Int64s(list.Map(of, func(s *tokens.Sequence) int64 { return d.of.after(s) }))
+	return torchx.Where(torchx.Reshape(torchx.Compare(after, "eq", 0), len(of), 1), d.of.only, d.in.FirstOf(of))
+}
+
+// after is how many tokens follow a sequence's first one; -1: it does not end, or nobody waits for it.
+func (e ending[P]) after(s *tokens.Sequence) int64 {
+	if s.Index >= len(e.lengths) || e.lengths[s.Index] == e.limit {
+		return -1
+	}
+	return int64(e.lengths[s.Index]) - 1
+}
+
+// TestEndsOnDevice: completions in slots on the device have the lengths that the benchmark wants.
+func TestEndsOnDevice(t *testing.T) {
+	defer torchx.Scope()()
+	ps, slots := asked(6, false), 5
+	e := newEnding[*processor.Prompt](vlModel(t), 4, 24)
+	e.lengths = drawnLengths(24, 24)
+	out, err := tokens.Generate[*processor.Prompt](e, ps, 4, tokens.GenerateOptions{SamplingOptions: func() tokens.SamplingOptions {
+		how := tokens.DefaultSampling(24)
+		how.Slots = &slots
+		return how
+	}(), Seed: 1, EOS: []int64{benchEOS}, Last: []int64{}, OnDevice: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range e.lengths {
+		if got := out[i/4][i%4].IDs; n < 24 && (len(got) > n || got[len(got)-1] != benchEOS) || len(got) > 24 {
+			t.Errorf("sequence %d: %v, want at most %d tokens", i, got, n)
+		}
+	}
+}
+
 // drawnLengths are log-normal, a tenth of them at the limit.
 func drawnLengths(n, limit int) []int {
 	r := rng.New(2, "lengths")
@@ -203,7 +265,7 @@ func benchSlots[P any](b *testing.B, m slotModel[P], ps []P) {
 }
 
 // BenchmarkSlotsOfAShape has 8 completions of log-normal lengths of up to 256 tokens of each of 64 prompts of 256, by Qwen2.5-1.5B's shape
-// on CUDA: slots, each step planned on the host, beside what a run without slots does there, recorded steps. Elsewhere a tiny shape.
+// on CUDA: slots beside what a run without slots does there, both with recorded steps. Elsewhere a tiny shape.
 //
 //	go test -run '^$' -bench SlotsOfAShape -benchtime 2x ./selector/tokens
 func BenchmarkSlotsOfAShape(b *testing.B) {

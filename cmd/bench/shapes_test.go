@@ -71,6 +71,7 @@ func TestBenchPublishedShapes(t *testing.T) {
 	for want, args := range map[string][]string{
 		"unknown size":          {"workloads", "qwen2_5_1_5b", "--sizes", "layer=2"},
 		"--whole=half: want":    {"workloads", "qwen2_5_1_5b", "--whole", "half"},
+		"and no --shape-peer":   {"workloads", "qwen2_5_1_5b", "--whole", "float32", "--shape-peer", "peer.py"},
 		"layers=0, want":        {"workloads", "qwen2_5_1_5b", "--sizes", "layers=0"},
 		"--from=/nowhere: open": {"workloads", "--from", "/nowhere"},
 		"no rows: want what":    {"workloads", "--from", empty},

@@ -85,8 +85,8 @@ func runWorkloads(ctx context.Context, opt bench.Options, args []string) error {
 		return usage.Errorf("--format=%s: want table, markdown, json or specs", opt.Format)
 	case opt.Format == "specs" && opt.Dir == "":
 		return usage.Errorf("--format=specs names files that must stay: give --dir")
-	case !slices.Contains([]string{"", "float32", "bfloat16", "offload"}, opt.Whole):
-		return usage.Errorf("--whole=%s: want float32, bfloat16 or offload", opt.Whole)
+	case !slices.Contains([]string{"", "float32", "bfloat16", "offload"}, opt.Whole), opt.Whole != "" && opt.ShapePeer != "":
+		return usage.Errorf("--whole=%s: want float32, bfloat16 or offload, and no --shape-peer, which trains adapters", opt.Whole)
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
 		return usage.Errorf("want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
 	}

@@ -254,6 +254,23 @@ func TestSlotsOnDevice(t *testing.T) {
 	}
 }
 
+// TestSlotsOnDeviceRefuse: what is wrong with a prompt is said in the same words as without.
+func TestSlotsOnDeviceRefuse(t *testing.T) {
+	m, slots := vlModel(t), 2
+	for name, wrong := range map[string]*processor.Prompt{"empty": {}, "no picture": {IDs: []int64{7, 261}}, "unknown token": {IDs: []int64{9999}}} {
+		var said [2]string
+		for i, device := range []bool{false, true} {
+			opt := tokens.GenerateOptions{SamplingOptions: tokens.DefaultSampling(4), OnDevice: device, Last: []int64{}}
+			opt.Slots = &slots
+			_, err := tokens.Generate[*processor.Prompt](m, []*processor.Prompt{{IDs: []int64{7}}, wrong}, 2, opt)
+			said[i] = fmt.Sprint(err)
+		}
+		if said[0] == "<nil>" || said[0] != said[1] {
+			t.Errorf("%s: %q, on the device %q", name, said[0], said[1])
+		}
+	}
+}
+
 func dropNaN(x []float64) []float64 { return list.Filter(x, func(x float64) bool { return x == x }) }
 
 func TestSlots(t *testing.T) {

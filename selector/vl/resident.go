@@ -76,7 +76,7 @@ func (m *Model) BeginResidentSlots(prompts []*processor.Prompt, all []*tokens.Se
 	for i, p := range prompts {
 		_, next, err := m.standing(p)
 		if err != nil {
-			return nil, fmt.Errorf("prompt %d %w", i, err)
+			return nil, fmt.Errorf("prompt %d: %w", i, err)
 		}
 		top = max(top, next+d.max)
 	}

@@ -134,10 +134,10 @@ func (p *File) readSchema(elements []*element) error {
 		repeated = repeated || e.Repetition == format.Repeated
 		if e.Children == nil {
 			if depth == 1 && !repeated {
-				as, time := option.Or(e.Converted, -1), e.Logical != nil && (e.Logical.Time != nil || e.Logical.Stamp != nil)
+				as, of := option.Or(e.Converted, -1), option.Or(e.Logical, logical{})
 				p.leaves = append(p.leaves, leaf{name: e.Name, index: index, kind: option.Or(e.Kind, 0),
 					optional: e.Repetition == format.Optional, unsigned: as >= deprecated.Uint8 && as <= deprecated.Uint64,
-					measure: time || as >= deprecated.Decimal && as <= deprecated.TimestampMicros})
+					measure: of != (logical{}) || as >= deprecated.Decimal && as <= deprecated.TimestampMicros})
 			}
 			index++
 			return at + 1, nil

@@ -30,10 +30,12 @@ type element struct {
 	Logical    *logical                   `thrift:"10"`
 }
 
-// logical has the times in nanoseconds, which Converted cannot say.
+// logical has what a file may say here alone, times in nanoseconds above all.
 type logical struct {
-	Time  *struct{} `thrift:"7"`
-	Stamp *struct{} `thrift:"8"`
+	Decimal *struct{} `thrift:"5"`
+	Date    *struct{} `thrift:"6"`
+	Time    *struct{} `thrift:"7"`
+	Stamp   *struct{} `thrift:"8"`
 }
 
 type group struct {

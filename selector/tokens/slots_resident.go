@@ -38,8 +38,7 @@ func (w *Weights) generateInSlotsOnDevice(d SlotsOnDevice, q *slotQueue, all []*
 	defer func() { r.graph.Free() }()
 	var live []*Sequence
 	for t := 0; ; {
-		begun := len(live)
-		var err error
+		begun, err := len(live), error(nil)
 		if live, err = q.refill(live, d.Fill); err != nil {
 			return err
 		}
@@ -55,12 +54,12 @@ func (w *Weights) generateInSlotsOnDevice(d SlotsOnDevice, q *slotQueue, all []*
 			b.put(d, b.rowsOf(off), list.Map(off, func(s *Sequence) *Sequence { return idle(s.Slot, t) }))
 		}
 		look, last := t+endedEvery, 0
-		for _, s := range b.of {
+		for _, s := range live { // idle rows begin anew at each look
 			end := s.born + opt.MaxNewTokens - 1
 			look, last = min(look, end), max(last, end)
 		}
 		for ; t < look; t++ {
-			r.step(nil, last-t)
+			r.step(nil, last-t+len(q.waiting))
 		}
 		going := b.going(live, t)
 		if opt.Ended != nil {
@@ -82,8 +81,8 @@ func (b *residentBatch) rowsOf(of []*Sequence) []int {
 func (b *residentBatch) put(d SlotsOnDevice, rows []int, of []*Sequence) {
 	defer torchx.Scope()()
 	d.Put(rows, of)
-	at := b.w.Int64s(list.Convert[int64](rows))
-	torchx.WriteRowsAt(b.at, at, b.w.Int64s(list.Map(of, func(s *Sequence) int64 { return int64(s.Index) })))
+	first := list.Map(of, func(s *Sequence) int64 { return int64(s.Index) })
+	torchx.WriteRowsAt(b.at, b.w.Int64s(list.Convert[int64](rows)), b.w.Int64s(first))
 	for i, row := range rows {
 		b.of[row] = of[i]
 	}

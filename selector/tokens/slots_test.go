@@ -257,7 +257,8 @@ func TestSlotsOnDevice(t *testing.T) {
 // TestSlotsOnDeviceRefuse: what is wrong with a prompt is said in the same words as without.
 func TestSlotsOnDeviceRefuse(t *testing.T) {
 	m, slots := vlModel(t), 2
-	for name, wrong := range map[string]*processor.Prompt{"empty": {}, "no picture": {IDs: []int64{7, 261}}, "unknown token": {IDs: []int64{9999}}} {
+	for name, wrong := range map[string]*processor.Prompt{"empty": {}, "no picture": {IDs: []int64{7, 261}},
+		"unknown token": {IDs: []int64{9999}}} {
 		var said [2]string
 		for i, device := range []bool{false, true} {
 			opt := tokens.GenerateOptions{SamplingOptions: tokens.DefaultSampling(4), OnDevice: device, Last: []int64{}}

@@ -604,7 +604,7 @@ const char *fc_attend_decode(Tensor q, Tensor k, Tensor v, Tensor prefix, Tensor
     const at::Tensor none;
     const DecodeKeys keys{prefix == nullptr ? none : *prefix, prefix_len == nullptr ? none : *prefix_len, *own, *own_len, max_prefix, max_own, fast != 0};
     check_decode(*q, *k, *v, keys);
-    const bool fused = q->is_cuda() && q->scalar_type() != at::kDouble && !recorded({q, k, v}) && parts_fit(*q, *k, *v, q->size(0));
+    const bool fused = q->is_cuda() && q->scalar_type() != at::kDouble && !recorded({q, k, v}) && (keys.fast || parts_fit(*q, *k, *v, q->size(0)));
     *out = wrap(fused ? decode_parts(*q, *k, *v, keys, scale) : attend(*q, *k, *v, spans_of(keys), scale, at::Tensor(), 0));
   });
 }

@@ -83,13 +83,9 @@ type DecodeSpans struct {
 
 // AttendDecode is Attend of rows that see all their keys: q [N, Hq, D], k and v [M, Hk, D] → [N, Hq, D].
 func AttendDecode(q, k, v Tensor, spans *DecodeSpans, scale float64) Tensor {
-	fast := C.int(0)
-	if spans.Fast {
-		fast = 1
-	}
 	return made("attend_decode", func(out *C.Tensor) *C.char {
 		return C.fc_attend_decode(q.c(), k.c(), v.c(), spans.Prefix.c(), spans.PrefixLen.c(), spans.Own.c(), spans.OwnLen.c(),
-			C.int64_t(spans.MaxPrefix), C.int64_t(spans.MaxOwn), fast, C.double(scale), out)
+			C.int64_t(spans.MaxPrefix), C.int64_t(spans.MaxOwn), C.bool(spans.Fast), C.double(scale), out)
 	}, q, k, v, spans.Own, spans.OwnLen)
 }
 

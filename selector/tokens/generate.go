@@ -37,7 +37,8 @@ type Sequence struct {
 	Before         []int64 // what the repetition penalty counts beside IDs
 	IDs            []int64
 
-	born     int // step that drew its first token, in slots on the device
+	born     int // in slots on the device, the step that drew its first token,
+	row      int // and its row
 	finished bool
 	logp     float64   // of its tokens, where scored
 	sampled  []float64 // of each token, the log-probability that it was drawn with; NaN = forced

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"fulcrum/internal/list"
-	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 )
 
@@ -28,9 +27,8 @@ type SlotsOnDevice interface {
 // generateInSlotsOnDevice draws the tokens of all sequences. Between two looks at what has ended a row goes on behind its end; one
 // that nobody waits for draws tokens of a sequence behind all others, which are not read.
 func (w *Weights) generateInSlotsOnDevice(d SlotsOnDevice, q *slotQueue, all []*Sequence, opt *GenerateOptions) error {
-	idle := func(slot, born int) *Sequence { return &Sequence{Index: len(all), Slot: slot, born: born} }
-	rows := list.Map(q.slots, func(slot int) *Sequence { return idle(slot, 0) })
-	b := w.newResidentBatch(d, append(slices.Clone(all), idle(0, 0)), rows, opt)
+	idle := func(slot int) *Sequence { return &Sequence{Index: len(all), Slot: slot} }
+	b := w.newResidentBatch(d, append(slices.Clone(all), idle(0)), list.Map(q.slots, idle), opt)
 	if w.OnCUDA() {
 		defer torchx.OnSideStream(b.ids)()
 	}
@@ -47,11 +45,16 @@ func (w *Weights) generateInSlotsOnDevice(d SlotsOnDevice, q *slotQueue, all []*
 		}
 		b.begin(d, live[begun:], t) // row i is slot i as long as any sequence waits
 		if len(q.waiting) == 0 && float64(len(live)) < mostlyEnded*float64(len(b.of)) {
-			b.take(b.rowsOf(live))
+			b.take(rowsOf(live))
+			for row, s := range b.of {
+				s.row = row
+			}
 			r.fresh = true
 		}
-		if off := b.without(b.rowsOf(live)); len(off) > 0 {
-			b.put(d, b.rowsOf(off), list.Map(off, func(s *Sequence) *Sequence { return idle(s.Slot, t) }))
+		if off := b.without(rowsOf(live)); len(off) > 0 {
+			end := torchx.Scope()
+			b.put(d, rowsOf(off), list.Map(off, func(s *Sequence) *Sequence { return idle(s.Slot) }))
+			end()
 		}
 		look, last := t+endedEvery, 0
 		for _, s := range live { // idle rows begin anew at each look
@@ -61,10 +64,12 @@ func (w *Weights) generateInSlotsOnDevice(d SlotsOnDevice, q *slotQueue, all []*
 		for ; t < look; t++ {
 			r.step(nil, last-t+len(q.waiting))
 		}
-		going := b.going(live, t)
+		ended := torchx.Data[bool](b.ended) // sync
+		over := func(s *Sequence) bool { return ended[s.row] || t >= s.born+opt.MaxNewTokens-1 }
 		if opt.Ended != nil {
-			b.fill(list.Filter(live, func(s *Sequence) bool { return !slices.Contains(going, s) }))
+			b.fill(list.Filter(live, over))
 		}
+		going := slices.DeleteFunc(slices.Clone(live), over)
 		q.release(live, going)
 		live = going
 	}
@@ -72,20 +77,23 @@ func (w *Weights) generateInSlotsOnDevice(d SlotsOnDevice, q *slotQueue, all []*
 	return nil
 }
 
-// rowsOf returns the rows of these sequences, in their own order.
-func (b *residentBatch) rowsOf(of []*Sequence) []int {
-	return list.Filter(stat.Indices(len(b.of)), func(row int) bool { return slices.Contains(of, b.of[row]) })
+// rowsOf returns the rows of these sequences in ascending order.
+func rowsOf(of []*Sequence) []int {
+	rows := list.Map(of, func(s *Sequence) int { return s.row })
+	slices.Sort(rows)
+	return rows
 }
 
-// put begins sequences in rows: where their next token's numbers stand is where their first one's do.
-func (b *residentBatch) put(d SlotsOnDevice, rows []int, of []*Sequence) {
-	defer torchx.Scope()()
+// put begins sequences in rows: where their next token's numbers stand is where their first one's do. It returns both on the device.
+func (b *residentBatch) put(d SlotsOnDevice, rows []int, of []*Sequence) (there, at torchx.Tensor) {
 	d.Put(rows, of)
-	first := list.Map(of, func(s *Sequence) int64 { return int64(s.Index) })
-	torchx.WriteRowsAt(b.at, b.w.Int64s(list.Convert[int64](rows)), b.w.Int64s(first))
+	there = b.w.Int64s(list.Convert[int64](rows))
+	at = b.w.Int64s(list.Map(of, func(s *Sequence) int64 { return int64(s.Index) }))
+	torchx.WriteRowsAt(b.at, there, at)
 	for i, row := range rows {
-		b.of[row] = of[i]
+		b.of[row], of[i].row = of[i], row
 	}
+	return there, at
 }
 
 // begin gives sequences the rows of their slots and draws their first tokens at step t.
@@ -94,30 +102,20 @@ func (b *residentBatch) begin(d SlotsOnDevice, of []*Sequence, t int) {
 		return
 	}
 	defer torchx.Scope()()
-	rows := list.Map(of, func(s *Sequence) int { return s.Slot })
-	b.put(d, rows, of)
+	there, at := b.put(d, list.Map(of, func(s *Sequence) int { return s.Slot }), of)
 	first, like := *b, b.w.params.Flat()
-	first.of, first.at = of, b.w.Int64s(list.Map(of, func(s *Sequence) int64 { return int64(s.Index) }))
+	first.of, first.at = of, at
 	first.ids, first.ended = torchx.FullLike(like, 0, torchx.Int64, len(of)), torchx.FullLike(like, 0, torchx.Bool, len(of))
 	if !b.seen.Nil() {
 		first.seen = b.w.marks(of, said(of, b.opt))
 	}
 	first.draw(d.FirstOf(of), b.opt.forcedIDs(0))
-	at := b.w.Int64s(list.Convert[int64](rows))
 	for i, x := range []torchx.Tensor{first.ids, first.at, first.ended, first.seen} {
 		if !x.Nil() {
-			torchx.WriteRowsAt([]torchx.Tensor{b.ids, b.at, b.ended, b.seen}[i], at, x)
+			torchx.WriteRowsAt([]torchx.Tensor{b.ids, b.at, b.ended, b.seen}[i], there, x)
 		}
 	}
 	for _, s := range of {
 		s.born = t
 	}
-}
-
-// going returns the live sequences that have not ended after step t. sync
-func (b *residentBatch) going(live []*Sequence, t int) []*Sequence {
-	ended := torchx.Data[bool](b.ended)
-	return list.Filter(live, func(s *Sequence) bool {
-		return !ended[slices.Index(b.of, s)] && t < s.born+b.opt.MaxNewTokens-1
-	})
 }

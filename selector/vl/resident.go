@@ -108,9 +108,11 @@ func (r *residentSlots) Put(rows []int, of []*tokens.Sequence) {
 	at := r.m.Int64s(list.Convert[int64](rows))
 	torchx.WriteRowsAt(r.place, at, r.m.Int64s(place))
 	torchx.WriteRowsAt(r.row, at, r.m.Int64s(row))
-	for i, x := range []torchx.Tensor{r.spans.Own, r.spans.Prefix, r.spans.PrefixLen, r.spans.OwnLen} {
-		torchx.WriteRowsAt(x, at, r.m.OnDevice(torchx.From([][]int32{own, prefix, length, make([]int32, n)}[i], n)))
-	}
+	write := func(to torchx.Tensor, x []int32) { torchx.WriteRowsAt(to, at, r.m.OnDevice(torchx.From(x, n))) }
+	write(r.spans.Own, own)
+	write(r.spans.OwnLen, make([]int32, n))
+	write(r.spans.Prefix, prefix)
+	write(r.spans.PrefixLen, length)
 }
 
 // cast returns the model with its weights in the type of computation, adapters of layers that are one product as one: under bfloat16

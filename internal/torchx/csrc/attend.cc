@@ -599,10 +599,10 @@ const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *data, int64_t
   return guard([&] { *out = wrap(attend(*q, *k, *v, ints(data, 7 * n), scale, bias == nullptr ? at::Tensor() : *bias, zero)); });
 }
 
-const char *fc_attend_decode(Tensor q, Tensor k, Tensor v, Tensor prefix, Tensor prefix_len, Tensor own, Tensor own_len, int64_t max_prefix, int64_t max_own, int fast, double scale, Tensor *out) {
+const char *fc_attend_decode(Tensor q, Tensor k, Tensor v, Tensor prefix, Tensor prefix_len, Tensor own, Tensor own_len, int64_t max_prefix, int64_t max_own, bool fast, double scale, Tensor *out) {
   return guard([&] {
     const at::Tensor none;
-    const DecodeKeys keys{prefix == nullptr ? none : *prefix, prefix_len == nullptr ? none : *prefix_len, *own, *own_len, max_prefix, max_own, fast != 0};
+    const DecodeKeys keys{prefix == nullptr ? none : *prefix, prefix_len == nullptr ? none : *prefix_len, *own, *own_len, max_prefix, max_own, fast};
     check_decode(*q, *k, *v, keys);
     const bool fused = q->is_cuda() && q->scalar_type() != at::kDouble && !recorded({q, k, v}) && (keys.fast || parts_fit(*q, *k, *v, q->size(0)));
     *out = wrap(fused ? decode_parts(*q, *k, *v, keys, scale) : attend(*q, *k, *v, spans_of(keys), scale, at::Tensor(), 0));

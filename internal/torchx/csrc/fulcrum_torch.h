@@ -74,7 +74,7 @@ const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out);  // silu(gate)·up
 const char *fc_rope(Tensor x, Tensor cos, Tensor sin, Tensor *out);  // x [N, H, D], cos and sin [N, D/2] float32
 const char *fc_attend(Tensor q, Tensor k, Tensor v, const int64_t *spans, int64_t n, double scale, Tensor bias_or_null, int64_t zero, Tensor *out);  // spans [n, 7] as Go's Span
 const char *fc_attend_decode(Tensor q, Tensor k, Tensor v, Tensor prefix_or_null, Tensor prefix_len_or_null, Tensor own, Tensor own_len, int64_t max_prefix,
-                             int64_t max_own, int fast, double scale, Tensor *out);  // as Go's DecodeSpans
+                             int64_t max_own, bool fast, double scale, Tensor *out);  // as Go's DecodeSpans
 const char *fc_lora_linear(Tensor x, Tensor weight, Tensor bias_or_null, Tensor a, Tensor b, double scale, Tensor *out);
 const char *fc_token_logp(Tensor hidden, Tensor weight, Tensor targets, double temperature, Tensor *logp, Tensor *entropy);
 const char *fc_token_kl(Tensor hidden, Tensor weight, Tensor ref_hidden, Tensor ref_weight, Tensor *out);

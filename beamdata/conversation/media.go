@@ -84,9 +84,10 @@ func pathList(raw json.RawMessage) ([]string, error) {
 	return list, nil
 }
 
-func empty(raw json.RawMessage) bool {
-	return len(raw) == 0 || string(raw) == "null" || string(raw) == `""`
-}
+// given reports a key that is there and not null: tables write every column of every record.
+func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+func empty(raw json.RawMessage) bool { return !given(raw) || string(raw) == `""` }
 
 type video struct {
 	Video  string   `json:"video"`

@@ -107,6 +107,16 @@ func TestRecords(t *testing.T) {
 			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "2 + 3?"}}, Reference: "$5$"},
 		},
 		{
+			"columns of other forms are null",
+			`{"messages": null, "chosen": null, "conversations": [{"from": "human", "value": "Why?"}, {"from": "gpt", "value": "so"}], "prompt": null}`,
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "Why?"}}, Reference: "so"},
+		},
+		{
+			"columns of other forms are null beside TRL's",
+			`{"messages": null, "chosen": null, "conversations": null, "prompt": "Why?", "completion": "so"}`,
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "Why?"}}, Reference: "so"},
+		},
+		{
 			"recorded completions and meta",
 			`{"conversations": [{"from": "human", "value": "Why?"}], "completions": [{"text": "so", "reward": 0.5}, {"text": ` +
 				`"", "reward": 0}], "meta": {"k": [1]}}`,

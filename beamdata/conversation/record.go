@@ -55,7 +55,7 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 		return Sample{Name: nameOf(raw)}, err
 	}
 	s := Sample{Name: AsText(rec.ID), Root: root}
-	if len(rec.Meta) > 0 && string(rec.Meta) != "null" {
+	if given(rec.Meta) {
 		s.Meta = rec.Meta
 	}
 	files, err := rec.files(root)
@@ -106,7 +106,7 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 	var messages []chat.Message
 	var err error
 	switch {
-	case len(r.Conversations) > 0 && r.Messages != nil:
+	case len(r.Conversations) > 0 && given(r.Messages):
 		return nil, errors.New("both conversations and messages: want one of them")
 	case len(r.Conversations) > 0:
 		for i, t := range r.Conversations {
@@ -116,9 +116,9 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 			}
 			messages = append(messages, m)
 		}
-	case r.Messages == nil && r.Chosen != nil:
+	case !given(r.Messages) && given(r.Chosen):
 		return nil, errors.New(`chosen and rejected: want them as "completions": [{"text": chosen, "reward": 1}, {"text": rejected, "reward": 0}]`)
-	case r.Messages != nil || r.Prompt != nil:
+	case given(r.Messages) || given(r.Prompt):
 		if messages, err = r.turns(); err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 
 // turns returns messages, or prompt and completion, each a text, which is a turn, or a list of messages.
 func (r *record) turns() (out []chat.Message, err error) {
-	if r.Messages != nil {
+	if given(r.Messages) {
 		return chat.ParseMessages(r.Messages)
 	}
 	for _, of := range []struct {
@@ -206,7 +206,7 @@ func cut(messages []chat.Message) ([]chat.Message, string, error) {
 
 // answers reads a list of texts, or of objects with an answer as VQA annotations have them.
 func answers(raw json.RawMessage) ([]string, error) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if !given(raw) {
 		return nil, nil
 	}
 	var list []json.RawMessage

@@ -141,6 +141,8 @@ func TestParseMessages(t *testing.T) {
 			`image a.png|image /b.png|image c.png|image d.png|image `},
 		{"video", `[{"role":"user","content":[{"type":"video","video":["1.png","2.png"],"fps":3},{"video":"v.mp4"}]}]`,
 			`video [1.png 2.png] 3|video v.mp4`},
+		{"null is none", `[{"role":"user","name":null,"tool_calls":null,"content":[{"type":"image","image":"a.png","text":null,"fps":null},` +
+			`{"type":"text","image":null,"text":"b"}]}]`, `image a.png|text b`},
 		{"unknown type", `[{"role":"user","content":[{"type":"audio"}]}]`,
 			`message 1: part 1: unknown part type "audio": want one of text, image, image_url, video`},
 		{"a slip", `[{"role":"user","content":"a"},{"role":"user","content":[{"type":"imgae"}]}]`,

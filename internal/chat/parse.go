@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,8 +41,8 @@ func ParseMessages(raw json.RawMessage) ([]Message, error) {
 }
 
 func parseMessage(raw json.RawMessage) (Message, error) {
-	var m map[string]json.RawMessage
-	if err := jsonwords.Unmarshal(raw, &m); err != nil {
+	m, err := object(raw)
+	if err != nil {
 		return Message{}, errors.New("want {\"role\", \"content\"}")
 	}
 	if err := known("key", m, "role", "content", "name"); err != nil {
@@ -77,8 +78,8 @@ func parsePart(raw json.RawMessage) (Part, error) {
 	if json.Unmarshal(raw, &text) == nil {
 		return Part{Type: Text, Text: text}, nil
 	}
-	var m map[string]json.RawMessage
-	if err := jsonwords.Unmarshal(raw, &m); err != nil {
+	m, err := object(raw)
+	if err != nil {
 		return Part{}, fmt.Errorf("want a string or an object: %w", err)
 	}
 	kind, err := kindOf(m)
@@ -125,6 +126,13 @@ func parsePart(raw json.RawMessage) (Part, error) {
 	return p, nil
 }
 
+// object reads a message or a part. A key that is null is none: tables of messages write every key of any of them.
+func object(raw json.RawMessage) (m map[string]json.RawMessage, err error) {
+	err = jsonwords.Unmarshal(raw, &m)
+	maps.DeleteFunc(m, func(_ string, value json.RawMessage) bool { return string(value) == "null" })
+	return m, err
+}
+
 // kindOf follows the template's order: a part with an image is an image, whatever else it has.
 func kindOf(m map[string]json.RawMessage) (string, error) {
 	var kind string
@@ -148,7 +156,7 @@ func kindOf(m map[string]json.RawMessage) (string, error) {
 func source(m map[string]json.RawMessage, keys ...string) (path string, frames []string, err error) {
 	for _, key := range keys {
 		raw, ok := m[key]
-		if !ok || bytes.Equal(raw, []byte("null")) {
+		if !ok {
 			continue
 		}
 		var object struct {

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -101,7 +102,7 @@ type source struct {
 // files reads where the records of a path or pattern lie. key is the option that names it.
 func (o Options) files(pattern, key string) (out conversation.Opened, err error) {
 	paths := []string{pattern}
-	if strings.ContainsAny(pattern, "*?[") {
+	if _, err := os.Stat(pattern); err != nil && strings.ContainsAny(pattern, "*?[") { // which may stand in a file's name too
 		if paths, err = filepath.Glob(pattern); err != nil { // in the order of names
 			return out, fmt.Errorf("data.texts.%s=%s: %w", key, pattern, err)
 		}

@@ -60,7 +60,7 @@ func (f parquetFile) read(row int64, c columns) (record, error) {
 		switch {
 		case err != nil:
 			return r, err
-		case !ok && part.name != c.id:
+		case !ok && part.into != &r.id:
 			return r, fmt.Errorf("%s: got null, want a text", part.name)
 		case !utf8.ValidString(text) && part.into == &r.id: // as of a UUID
 			text = hex.EncodeToString([]byte(text))

@@ -45,7 +45,7 @@ func decode(raw []byte, c columns) (record, error) {
 	}{{c.id, &r.id}, {c.source, &r.source}, {c.target, &r.target}} {
 		value, ok := fields[f.name]
 		switch {
-		case f.name == c.id:
+		case f.into == &r.id:
 			r.id = conversation.AsText(value)
 		case !ok:
 			return r, fmt.Errorf("no %s: want a text", f.name)

@@ -59,6 +59,7 @@ func TestRecords(t *testing.T) {
 		{"the first known pair", `{"text": "t", "summary": "short", "document": "d"}`, nil, sample("record 1", "d", "short")},
 		{"columns by name", `{"en": "yes", "de": "ja", "nr": "n1"}`,
 			func(o *Options) { o.Source, o.Target, o.ID = text("en"), text("de"), text("nr") }, sample("n1", "yes", "ja")},
+		{"the source as id", `{"source": "long", "target": "short"}`, func(o *Options) { o.ID = text("source") }, sample("long", "long", "short")},
 		{"one of them by name", `{"text": "t", "summary": "short", "document": "d"}`, func(o *Options) { o.Source = text("text") },
 			sample("record 1", "t", "short")},
 		{"a prefix", `{"source": "long", "target": "short"}`, func(o *Options) { o.Prefix = "summarize: " },
@@ -69,8 +70,9 @@ func TestRecords(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, form := range []string{"%s\n", "[%s]"} {
-				dir := write(t, map[string]string{"data.json": fmt.Sprintf(form, c.content)})
-				set, err := openTest(t, filepath.Join(dir, "data.json"), c.edit)
+				const name = "data[1].json" // no pattern where a file has the name
+				dir := write(t, map[string]string{name: fmt.Sprintf(form, c.content)})
+				set, err := openTest(t, filepath.Join(dir, name), c.edit)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -39,17 +39,17 @@ func (s *Set) Clusters(by string) (map[int64]string, error) {
 }
 
 func (f *file) Cluster(row int64, by string) (string, error) {
+	if by == "image" {
+		if group := f.groups[row]; group >= 0 {
+			return strconv.Itoa(group), nil
+		}
+		return "", nil
+	}
 	raw, err := f.index.Read(row)
 	if err != nil {
 		return "", err
 	}
-	if by != "image" {
-		return Value(raw, by), nil
-	}
-	if group := pictureGroup(raw); group != 0 {
-		return strconv.FormatUint(group, 16), nil
-	}
-	return "", nil
+	return Value(raw, by), nil
 }
 
 // Value returns what a record, the bytes of a JSON object, has under a key, as text: at its top, else in its meta object;

@@ -9,7 +9,7 @@ import (
 	"fulcrum/beamdata/shapes"
 )
 
-// Records about one picture belong together, whatever their order and however the picture is named; so do those with one
+// Records about one picture belong together, whatever their order, however the picture is named and what stands beside it; so do those with one
 // value of a key, at the top of a record or in its meta.
 func TestClusters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.json")
@@ -23,20 +23,27 @@ func TestClusters(t *testing.T) {
 		{"id": 5, "prompt": [{"role": "user", "content": [{"type": "image", "image": "a.png"}, "?"]}], "completion": "x"},
 		{"id": 6, "Messages": [{"role": "user", "content": [{"type": "image", "path": "a.png"}]}, {"role": "assistant", "content": "x"}]},
 		{"id": 7, "Image": "a.png", "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 9, "images": ["c.png", "a.png"], "conversations": [{"from": "human", "value": "<image><image>?"}, {"from": "gpt", "value": "x"}]},
+		{"id": 10, "image": "c.png", "conversations": [{"from": "human", "value": "<image>?"}, {"from": "gpt", "value": "x"}]},
 		{"id": 8, "prompt": "an \"image\": ?", "completion": "x"}
 	]`
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	src, err := openFile(path, "train", DefaultOptions(), nil)
+	src, err := openFile(path, "train", DefaultOptions())
 	if err != nil {
 		t.Fatal(err)
 	}
 	set := NewSet("val", src, Rows(src.index.Len()))
 	images, err := set.Clusters("image")
 	of := images[0]
-	if err != nil || len(images) != 6 || images[1] == of || images[2] != of || images[4] != of || images[5] != of || images[6] != of {
+	if err != nil || len(images) != 8 || images[1] == of {
 		t.Errorf("by image: %v, %v", images, err)
+	}
+	for _, row := range []int64{2, 4, 5, 6, 7, 8} {
+		if images[row] != of {
+			t.Errorf("record %d is of %q, want %q", row+1, images[row], of)
+		}
 	}
 	docs, err := set.Clusters("doc")
 	if err != nil || fmt.Sprint(docs) != "map[0:7 1:7]" {

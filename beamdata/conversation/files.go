@@ -27,7 +27,7 @@ type Files struct {
 type Opened struct {
 	Source
 	Len     int
-	Groups  []uint64 // of Split; nil = none
+	Groups  []int // of Split; nil = none
 	Unknown []keycheck.Unknown
 }
 

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bytes"
+	"encoding/json"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -10,17 +11,53 @@ import (
 	"fulcrum/internal/rng"
 )
 
-// pictureGroup hashes the values of a record's keys image, images, video and videos, and those of the parts of
-// its messages or its prompt, as they stand; 0 where there are none.
-func pictureGroup(record []byte) uint64 {
-	h := fnv.New64a()
-	found := false
-	add := func(value []byte) {
-		value = bytes.Trim(value, "[] \t\r\n") // one image, alone or in a list, is the same image
-		if len(value) > 0 && string(value) != "null" && string(value) != `""` {
+// grouping joins the rows that have a picture in common, with each other or with a third one.
+type grouping struct {
+	first map[uint64]int // row that had a picture first, by its hash
+	above []int          // of each row: one of its group before it, or itself; -1 = no pictures
+}
+
+// add enters the next row.
+func (g *grouping) add(pictures []uint64) {
+	row := len(g.above)
+	if g.above = append(g.above, row); len(pictures) == 0 {
+		g.above[row] = -1
+	}
+	for _, p := range pictures {
+		first, ok := g.first[p]
+		if !ok {
+			g.first[p], first = row, row
+		}
+		a, b := g.root(first), g.root(row)
+		g.above[max(a, b)] = min(a, b)
+	}
+}
+
+// root is the first row of a row's group; -1 = no pictures.
+func (g *grouping) root(row int) int {
+	for g.above[row] >= 0 && g.above[row] != row {
+		g.above[row] = g.above[g.above[row]]
+		row = g.above[row]
+	}
+	return g.above[row]
+}
+
+// picturesOf hashes the values of a record's keys image, images, video and videos, and those of the parts of
+// its messages or its prompt, each as it stands.
+func picturesOf(record []byte) (hashes []uint64) {
+	var add func(value []byte)
+	add = func(value []byte) {
+		if value = bytes.TrimSpace(value); bytes.HasPrefix(value, []byte("[")) {
+			var list []json.RawMessage
+			if json.Unmarshal(value, &list) == nil { // else decoding the record reports it
+				for _, one := range list {
+					add(one)
+				}
+			}
+		} else if !empty(value) {
+			h := fnv.New64a()
 			h.Write(value)
-			h.Write([]byte{0})
-			found = true
+			hashes = append(hashes, h.Sum64())
 		}
 	}
 	jsonrecords.Fields(record, func(key, value []byte) {
@@ -29,34 +66,26 @@ func pictureGroup(record []byte) uint64 {
 			add(value)
 		case `"messages"`, `"prompt"`:
 			for _, key := range []string{`"image"`, `"image_url"`, `"video"`, `"video_url"`, `"frames"`, `"path"`, `"url"`} {
-				for rest := value; ; {
-					at := bytes.Index(rest, []byte(key))
-					if at < 0 {
-						break
-					}
-					rest = bytes.TrimLeft(rest[at+len(key):], " \t\r\n")
-					if bytes.HasPrefix(rest, []byte(":")) {
-						add(rest[1:][:jsonrecords.ValueEnd(rest[1:])])
+				for _, rest := range bytes.Split(value, []byte(key))[1:] {
+					if rest, ok := bytes.CutPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte(":")); ok {
+						add(rest[:jsonrecords.ValueEnd(rest)])
 					}
 				}
 			}
 		}
 	})
-	if !found {
-		return 0
-	}
-	return max(1, h.Sum64())
+	return hashes
 }
 
 // Split chooses the validation rows: all but floor(ratio·n), by seed and row alone, so that a training seed
 // moves no sample. Rows of one group go to one side together: two questions about one picture never
-// stand on both. groups may be nil.
-func Split(n int, groups []uint64, ratio float64, seed int64) (train, val []int64) {
+// stand on both. groups may be nil; one below 0 is none.
+func Split(n int, groups []int, ratio float64, seed int64) (train, val []int64) {
 	order := make([]int, n)
-	mates := map[uint64][]int{}
+	mates := map[int][]int{}
 	for i := range order {
 		order[i] = i
-		if groups != nil && groups[i] != 0 {
+		if groups != nil && groups[i] >= 0 {
 			mates[groups[i]] = append(mates[groups[i]], i)
 		}
 	}
@@ -75,7 +104,7 @@ func Split(n int, groups []uint64, ratio float64, seed int64) (train, val []int6
 			break
 		}
 		take(i)
-		if groups != nil && groups[i] != 0 {
+		if groups != nil && groups[i] >= 0 {
 			for _, mate := range mates[groups[i]] {
 				take(mate)
 			}

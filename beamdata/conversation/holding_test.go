@@ -88,7 +88,7 @@ func TestOrderOfTurns(t *testing.T) {
 			lines = append(lines, `{"`+key+`":[`+strings.Join(turns, ",")+`]`+tc.more+`}`)
 		}
 		path := filepath.Join(write(t, map[string]string{"x.jsonl": strings.Join(lines, "\n")}), "x.jsonl")
-		f, err := openFile(path, "train", DefaultOptions(), nil)
+		f, err := openFile(path, "train", DefaultOptions())
 		if err != nil {
 			t.Fatal(err)
 		}

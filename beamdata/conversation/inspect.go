@@ -19,7 +19,7 @@ func Fits(keys []string) bool {
 // refuse it, which leaves out a share of the records at most. look returns what is wrong with a picture.
 func Inspect(path string, share float64, look func(string) error) (facts [][2]string, fault error) {
 	opt := DefaultOptions()
-	f, err := openFile(path, "train", opt, nil)
+	f, err := openFile(path, "train", opt)
 	if err != nil {
 		return nil, err
 	}

@@ -19,8 +19,10 @@ import (
 
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
+	"fulcrum/internal/stat"
 )
 
 // Open reads where the records of the files lie and splits them. The first CheckRecords of each set are decoded
@@ -30,17 +32,13 @@ func Open(opt Options) (*Bundle, error) {
 		Train: opt.Train, Val: opt.Val, Eval: opt.Eval, SFT: opt.SFT, Demos: opt.Demos, CheckRecords: opt.CheckRecords,
 		TrainRatio: opt.TrainRatio, SplitSeed: opt.SplitSeed, MaxSamples: opt.MaxSamples,
 		Open: func(path, key string) (Opened, error) {
-			var groups *[]uint64
-			if key == "train" && opt.Val == nil && opt.SplitBy == "image" {
-				groups = new([]uint64)
-			}
-			f, err := openFile(path, key, opt, groups)
+			f, err := openFile(path, key, opt)
 			if err != nil {
 				return Opened{}, err
 			}
 			o := Opened{Source: f, Len: f.index.Len(), Unknown: f.unknown}
-			if groups != nil {
-				o.Groups = *groups
+			if opt.SplitBy == "image" {
+				o.Groups = f.groups
 			}
 			return o, nil
 		},
@@ -50,6 +48,7 @@ func Open(opt Options) (*Bundle, error) {
 type file struct {
 	index   *jsonrecords.Index
 	holds   []holding
+	groups  []int // rows of one number have a picture in common; -1 = no pictures
 	unknown []keycheck.Unknown
 	root    string
 	wording wording
@@ -104,14 +103,13 @@ func (f *file) hint(raw []byte, alone bool) string {
 	return ""
 }
 
-// openFile scans the file of a key. groups, if not nil, gets a hash of each record's pictures; 0 = no pictures.
-func openFile(path, key string, opt Options, groups *[]uint64) (*file, error) {
+// openFile scans the file of a key.
+func openFile(path, key string, opt Options) (*file, error) {
 	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording(), video: opt.Video}
+	groups := grouping{first: map[uint64]int{}}
 	seen := keys(path)
 	x, err := jsonrecords.Scan(path, func(record []byte) {
-		if groups != nil {
-			*groups = append(*groups, pictureGroup(record))
-		}
+		groups.add(picturesOf(record))
 		row := len(f.holds)
 		f.holds = append(f.holds, holdingOf(record))
 		prompt, beside := false, ""
@@ -139,7 +137,7 @@ func openFile(path, key string, opt Options, groups *[]uint64) (*file, error) {
 	if x.Len() == 0 {
 		return nil, fmt.Errorf("%s holds no record", path)
 	}
-	f.index = x
+	f.index, f.groups = x, list.Map(stat.Indices(x.Len()), groups.root)
 	f.unknown = x.Unknown(seen)
 	return f, nil
 }

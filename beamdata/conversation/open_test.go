@@ -360,7 +360,7 @@ func FuzzScan(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		x, err := jsonrecords.Scan(path, func(record []byte) { pictureGroup(record) })
+		x, err := jsonrecords.Scan(path, func(record []byte) { picturesOf(record) })
 		if err != nil {
 			return
 		}
@@ -389,7 +389,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 	b.SetBytes(info.Size())
 	for b.Loop() {
-		if _, err := jsonrecords.Scan(path, func(record []byte) { pictureGroup(record) }); err != nil {
+		if _, err := jsonrecords.Scan(path, func(record []byte) { picturesOf(record) }); err != nil {
 			b.Fatal(err)
 		}
 	}

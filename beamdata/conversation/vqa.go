@@ -31,9 +31,9 @@ func ofRecords(name string, opt Options, load func(key, root string) (*icl.Set, 
 	}
 	src := &vqaSource{records, opt.wording()}
 	train := records.Queries(false)
-	var images []uint64
+	var images []int
 	if opt.SplitBy != "record" {
-		images = list.Map(train, func(row int) uint64 { return uint64(records.Records.ImageID(row)) })
+		images = list.Map(train, func(row int) int { return cmp.Or(int(records.Records.ImageID(row)), -1) })
 	}
 	left, right := Split(len(train), images, opt.TrainRatio, opt.SplitSeed)
 	held := list.Map(records.Queries(true), func(row int) int64 { return int64(row) })

@@ -31,23 +31,12 @@ func (m *Model) Begin(sources [][]int64, all []*tokens.Sequence, opt *GenerateOp
 
 // settle fills what the options leave to the model and refuses what cannot be done.
 func (m *Model) settle(sources [][]int64, all []*tokens.Sequence, opt *GenerateOptions) error {
-	if err := m.canGenerate(sources, opt); err != nil {
-		return fmt.Errorf("generate: %w", err)
-	}
-	for _, s := range all {
-		s.Before = []int64{m.generation.Start}
-	}
-	return nil
-}
-
-// canGenerate fills the options' defaults and refuses what cannot be done.
-func (m *Model) canGenerate(sources [][]int64, opt *GenerateOptions) error {
 	if p := m.cfg.Positions; p > 0 && opt.MaxNewTokens > p {
-		return fmt.Errorf("max_new_tokens=%d, but the model has %d positions", opt.MaxNewTokens, p)
+		return fmt.Errorf("generate: max_new_tokens=%d, but the model has %d positions", opt.MaxNewTokens, p)
 	}
 	for i, ids := range sources {
 		if err := m.fits(ids, "source"); err != nil {
-			return fmt.Errorf("source %d: %w", i, err)
+			return fmt.Errorf("generate: source %d: %w", i, err)
 		}
 	}
 	for _, list := range []struct{ of, model *[]int64 }{{&opt.EOS, &m.generation.EOS}, {&opt.First, &m.generation.ForcedBOS},
@@ -55,11 +44,12 @@ func (m *Model) canGenerate(sources [][]int64, opt *GenerateOptions) error {
 		if *list.of == nil {
 			*list.of = *list.model
 		}
-		for _, id := range *list.of {
-			if id < 0 || id >= int64(m.cfg.Vocab) {
-				return fmt.Errorf("token id %d, want 0 … %d", id, m.cfg.Vocab-1)
-			}
+		if err := m.Known(*list.of, " of eos, first or last"); err != nil {
+			return fmt.Errorf("generate: %w", err)
 		}
+	}
+	for _, s := range all {
+		s.Before = []int64{m.generation.Start}
 	}
 	return nil
 }

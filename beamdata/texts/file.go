@@ -30,11 +30,12 @@ import (
 
 type file interface {
 	Len() int
-	columns() ([]string, error)                // those of the first record
-	read(row int64, c columns) (record, error) // errors name no place
-	at(row int64) string                       // "train.jsonl:12"
-	digest() string                            // of the content
-	unread(c columns) []keycheck.Unknown       // keys or columns that are not read
+	columns() ([]string, error)                  // those of the first record
+	read(row int64, c columns) (record, error)   // errors name no place
+	value(row int64, key string) (string, error) // under any key or column, as text; "" for none
+	at(row int64) string                         // "train.jsonl:12"
+	digest() string                              // of the content
+	unread(c columns) []keycheck.Unknown         // keys or columns that are not read
 }
 
 func openFile(path string) (file, error) {
@@ -85,6 +86,11 @@ func (f jsonFile) read(row int64, c columns) (record, error) {
 		return record{}, err
 	}
 	return decode(raw, c)
+}
+
+func (f jsonFile) value(row int64, key string) (string, error) {
+	raw, err := f.Read(row)
+	return conversation.Value(raw, key), err
 }
 
 func (f jsonFile) at(row int64) string { return fmt.Sprintf("%s:%d", f.Path, f.Line(row)) }
@@ -162,16 +168,13 @@ func (s *source) locate(row int64) (k int, within int64) {
 	return k, row
 }
 
-// Cluster implements conversation.Clusterer for JSON files: texts have no pictures, and of a Parquet file only the
-// columns of sources and targets are read.
+// Cluster implements conversation.Clusterer: texts have no pictures.
 func (s *source) Cluster(row int64, by string) (string, error) {
-	k, within := s.locate(row)
-	f, ok := s.files[k].(jsonFile)
-	if !ok || by == "image" {
+	if by == "image" {
 		return "", nil
 	}
-	raw, err := f.Read(within)
-	return conversation.Value(raw, by), err
+	k, within := s.locate(row)
+	return s.files[k].value(within, by)
 }
 
 func (s *source) Sample(row int64) (conversation.Sample, error) {

@@ -31,6 +31,13 @@ func (f parquetFile) columns() ([]string, error) { return f.Columns(), nil }
 func (f parquetFile) at(row int64) string        { return fmt.Sprintf("%s: row %d", f.Path, row+1) }
 func (f parquetFile) digest() string             { return f.hash }
 
+func (f parquetFile) value(row int64, key string) (text string, err error) {
+	if column, unread := f.Column(key); unread == nil {
+		text, _, err = column.Text(row)
+	}
+	return text, err
+}
+
 func (f parquetFile) unread(c columns) []keycheck.Unknown {
 	keys := keycheck.New(filepath.Base(f.Path), "row", c.names(), extras())
 	for _, name := range f.Columns() {

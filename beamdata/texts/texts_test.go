@@ -204,6 +204,12 @@ func TestParquet(t *testing.T) {
 		s.Reference != "sum 1" {
 		t.Errorf("got %+v, %v", s, err)
 	}
+	if by, err := set.Clusters("summary"); err != nil || by[249] != "sum 1" || by[1] != "" {
+		t.Errorf("by a column: %q and %q, %v", by[249], by[1], err)
+	}
+	if by, err := set.Clusters("sumary"); err != nil || len(by) > 0 {
+		t.Errorf("by a column that is not there: %v, %v", by, err)
+	}
 	if _, err := set.Sample(1); err == nil || err.Error() != path+": row 2 (id -4): summary: got null, want a text" {
 		t.Errorf("a null: got %v", err)
 	}

@@ -49,8 +49,12 @@ func decode(raw []byte, c columns) (record, error) {
 			r.id = conversation.AsText(value)
 		case !ok:
 			return r, fmt.Errorf("no %s: want a text", f.name)
-		case json.Unmarshal(value, f.into) != nil || string(value) == "null":
-			return r, fmt.Errorf("%s: got a JSON %s, want a text", f.name, kind(value))
+		case string(value) == "null":
+			return r, fmt.Errorf("%s: got a JSON null, want a text", f.name)
+		default:
+			if err := jsonwords.Unmarshal(value, f.into); err != nil {
+				return r, fmt.Errorf("%s: %w", f.name, err)
+			}
 		}
 	}
 	if value, ok := fields["completions"]; ok {
@@ -64,20 +68,4 @@ func decode(raw []byte, c columns) (record, error) {
 		}
 	}
 	return r, r.check(c)
-}
-
-func kind(value json.RawMessage) string {
-	switch value[0] {
-	case '"':
-		return "text"
-	case '{':
-		return "object"
-	case '[':
-		return "list"
-	case 't', 'f':
-		return "true or false"
-	case 'n':
-		return "null"
-	}
-	return "number"
 }

@@ -102,6 +102,11 @@ func TestRecords(t *testing.T) {
 			Sample{Name: "record 1", Messages: []chat.Message{user(image("a.png"), words("2 + 3?"))}, Reference: "5"},
 		},
 		{
+			"an answer of any kind beside the turn that is learned",
+			`{"messages": [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "so"}], "answer": [2], "solution": {}}`,
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "2?"}}, Reference: "so"},
+		},
+		{
 			"TRL's columns: a prompt and its solution",
 			`{"prompt": [{"role": "user", "content": "2 + 3?"}], "solution": "$5$"}`,
 			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "2 + 3?"}}, Reference: "$5$"},
@@ -187,6 +192,7 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 		{"reward missing", `[{"conversations": [{"from": "human", "value": "x"}], "completions": [{"text": "a"}]}]`,
 			`completions[0]: want {"text": …, "reward": a number}`},
 		{"wrong type", `[{"conversations": [{"from": "human", "value": 3}]}]`, "conversations.value: got a JSON number, want a text"},
+		{"a list as the answer", `[{"prompt": "x", "answer": ["a", "b"]}]`, "answer: got a list or an object, want a text or a number"},
 		{"second record", `[{"id": 1, "conversations": [{"from": "human", "value": "x"}]}, {"id": 2}]`, ":record 2 (id 2): no turns"},
 		{"web address", `[{"image": "https://x/a.png", ` + talk + `}]`, "image: https://x/a.png is an address: want a file on disk"},
 		{"fewer frames than meta says", `[{"video": "f", "meta": {"num_frames": 3}, "conversations": [{"from": "human", ` +

@@ -79,7 +79,13 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 		return s, err
 	}
 	s.Messages, s.Reference, err = cut(messages)
-	s.Reference = cmp.Or(s.Reference, AsText(rec.Answer), AsText(rec.Solution), vqa.Majority(s.Answers))
+	for i, raw := range []json.RawMessage{rec.Answer, rec.Solution} {
+		if s.Reference == "" && err == nil && given(raw) && (raw[0] == '[' || raw[0] == '{') { // its brackets are no completion to learn
+			err = fmt.Errorf("%s: got a list or an object, want a text or a number", []string{"answer", "solution"}[i])
+		}
+		s.Reference = cmp.Or(s.Reference, AsText(raw))
+	}
+	s.Reference = cmp.Or(s.Reference, vqa.Majority(s.Answers))
 	return s, err
 }
 

@@ -193,6 +193,8 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 			`completions[0]: want {"text": …, "reward": a number}`},
 		{"wrong type", `[{"conversations": [{"from": "human", "value": 3}]}]`, "conversations.value: got a JSON number, want a text"},
 		{"a list as the answer", `[{"prompt": "x", "answer": ["a", "b"]}]`, "answer: got a list or an object, want a text or a number"},
+		{"two columns of answers", `[{"prompt": "x", "completion": "a", "response": "b"}]`, "both completion and response: want one of them"},
+		{"no answer of an annotator", `[{"prompt": "x", "answers": ["a", null]}]`, `answers[1]: want a text or {"answer": text}`},
 		{"second record", `[{"id": 1, "conversations": [{"from": "human", "value": "x"}]}, {"id": 2}]`, ":record 2 (id 2): no turns"},
 		{"web address", `[{"image": "https://x/a.png", ` + talk + `}]`, "image: https://x/a.png is an address: want a file on disk"},
 		{"fewer frames than meta says", `[{"video": "f", "meta": {"num_frames": 3}, "conversations": [{"from": "human", ` +

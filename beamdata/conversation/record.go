@@ -148,14 +148,16 @@ func (r *record) turns() (out []chat.Message, err error) {
 	if given(r.Messages) {
 		return chat.ParseMessages(r.Messages)
 	}
+	if given(r.Completion) && given(r.Response) {
+		return nil, errors.New("both completion and response: want one of them")
+	}
 	for _, of := range []struct {
 		key, role string
 		raw       json.RawMessage
 	}{{"prompt", "user", r.Prompt}, {"completion", "assistant", r.Completion}, {"response", "assistant", r.Response}} {
-		switch raw := string(of.raw); {
-		case raw == "" || raw == "null":
-			continue
-		case raw[0] == '[':
+		switch {
+		case !given(of.raw):
+		case of.raw[0] == '[':
 			list, err := chat.ParseMessages(of.raw)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", of.key, err)
@@ -224,7 +226,7 @@ func answers(raw json.RawMessage) ([]string, error) {
 		var object struct {
 			Answer *string `json:"answer"`
 		}
-		if json.Unmarshal(a, &out[i]) == nil {
+		if given(a) && json.Unmarshal(a, &out[i]) == nil {
 			continue
 		}
 		if json.Unmarshal(a, &object) != nil || object.Answer == nil {

@@ -9,8 +9,8 @@ import (
 	"fulcrum/beamdata/shapes"
 )
 
-// Records about one picture belong together, whatever their order, however the picture is named and what stands beside it; so do those with one
-// value of a key, at the top of a record or in its meta.
+// Records about one picture belong together, whatever their order, however the picture is named and what stands beside
+// it; so do those with one value of a key, at the top of a record or in its meta.
 func TestClusters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data.json")
 	text := `[

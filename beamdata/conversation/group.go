@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 )
 
 // grouping joins the rows that have a picture in common, with each other or with a third one.
@@ -81,33 +82,22 @@ func picturesOf(record []byte) (hashes []uint64) {
 // moves no sample. Rows of one group go to one side together: two questions about one picture never
 // stand on both. groups may be nil; one below 0 is none.
 func Split(n int, groups []int, ratio float64, seed int64) (train, val []int64) {
-	order := make([]int, n)
-	mates := map[int][]int{}
-	for i := range order {
-		order[i] = i
-		if groups != nil && groups[i] >= 0 {
-			mates[groups[i]] = append(mates[groups[i]], i)
-		}
+	order, mates := stat.Indices(n), map[int][]int{}
+	for i, group := range groups {
+		mates[group] = append(mates[group], i)
 	}
-	r := rng.New(seed, "split")
-	r.Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
-	isVal := make([]bool, n)
-	want := n - int(float64(n)*ratio)
-	take := func(i int) {
-		if !isVal[i] {
-			isVal[i] = true
-			want--
-		}
-	}
+	rng.New(seed, "split").Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	isVal, want := make([]bool, n), n-int(float64(n)*ratio)
 	for _, i := range slices.Backward(order) {
-		if want <= 0 {
-			break
-		}
-		take(i)
+		together := []int{i}
 		if groups != nil && groups[i] >= 0 {
-			for _, mate := range mates[groups[i]] {
-				take(mate)
+			together = mates[groups[i]]
+		}
+		if want > 0 && !isVal[i] {
+			for _, mate := range together {
+				isVal[mate] = true
 			}
+			want -= len(together)
 		}
 	}
 	for i, v := range isVal {

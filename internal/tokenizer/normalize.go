@@ -32,29 +32,8 @@ func lowercase(text string) string {
 	return strings.Map(unicode.ToLower, strings.ReplaceAll(text, "\u0130", "i\u0307"))
 }
 
-// The regular expressions of Replace that are known: of CLIP, and of the newer conversions of T5.
-const (
-	whitePattern  = `\s+`
-	spacesPattern = " {2,}"
-)
-
-// squeeze puts one space in the place of every run of white space.
-func squeeze(text string) string {
-	var out strings.Builder
-	white := false
-	for _, r := range text {
-		if unicode.Is(unicode.White_Space, r) {
-			if !white {
-				out.WriteByte(' ')
-			}
-			white = true
-			continue
-		}
-		white = false
-		out.WriteRune(r)
-	}
-	return out.String()
-}
+// replacements are the regular expressions of Replace that are known, of CLIP and of the newer conversions of T5, as Go writes them.
+var replacements = map[string]string{`\s+`: `[` + white + `]+`, " {2,}": " {2,}"}
 
 // readNormalizers reads the normalizer of tokenizer.json: null, one step, or a sequence of them.
 func readNormalizers(raw json.RawMessage) ([]normalizer, error) {
@@ -107,14 +86,13 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 		switch {
 		case n.Pattern.String != nil && *n.Pattern.String != "":
 			return func(text string) string { return strings.ReplaceAll(text, *n.Pattern.String, n.Content) }, nil
-		case n.Pattern.Regex != nil && *n.Pattern.Regex == spacesPattern:
-			spaces := regexp.MustCompile(spacesPattern)
-			return func(text string) string { return spaces.ReplaceAllLiteralString(text, n.Content) }, nil
-		case n.Pattern.Regex != nil && *n.Pattern.Regex == whitePattern && n.Content == " ":
-			return squeeze, nil
 		case n.Pattern.Regex != nil:
-			return nil, unsupported("normalizer Replace", *n.Pattern.Regex, "a String", fmt.Sprintf("the Regex %q", spacesPattern),
-				fmt.Sprintf("the Regex %q by a space", whitePattern))
+			known, ok := replacements[*n.Pattern.Regex]
+			if !ok {
+				return nil, unsupported("normalizer Replace", *n.Pattern.Regex, "a String", fmt.Sprintf("the Regexes %q and %q", `\s+`, " {2,}"))
+			}
+			pattern := regexp.MustCompile(known)
+			return func(text string) string { return pattern.ReplaceAllLiteralString(text, n.Content) }, nil
 		}
 		return nil, fmt.Errorf("normalizer Replace: want a pattern with a String that is not empty")
 	}

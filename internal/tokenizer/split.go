@@ -34,6 +34,9 @@ const (
 	clipPattern5 = `<\|startoftext\|>|<\|endoftext\|>|` + clipPattern
 )
 
+// white is Unicode's White_Space as part of a class.
+const white = `\t-\r\x{85}\p{Z}`
+
 // patterns are the rules of a Split of tokenizer.json.
 var patterns = map[string]Split{qwen2Pattern: Qwen2, gpt2Pattern: GPT2, clipPattern: CLIP, clipPattern5: CLIP, llama3Pattern: Llama3}
 
@@ -44,7 +47,6 @@ var pieces = sync.OnceValue(func() []*regexp.Regexp {
 })
 
 func pieceOf(pattern string) *regexp.Regexp {
-	const white = `\t-\r\x{85}\p{Z}` // Unicode's White_Space
 	pattern = strings.Replace(pattern, `|\s+(?!\S)|\s+`, `|(\s+)`, 1)
 	pattern = strings.ReplaceAll(strings.ReplaceAll(pattern, `[^\s`, `[^`+white), `\s`, `[`+white+`]`)
 	return regexp.MustCompile(`^(?:` + pattern + `)`)

@@ -193,7 +193,7 @@ func TestUnigramRefuses(t *testing.T) {
 		{"no decoder", func(f map[string]any) { f["decoder"] = nil }, `decoder "none" is not supported (supported: Metaspace)`},
 		{"a pattern", func(f map[string]any) {
 			f["normalizer"] = map[string]any{"type": "Replace", "pattern": map[string]any{"Regex": `\d+`}, "content": " "}
-		}, `normalizer Replace "\\d+" is not supported (supported: a String, the Regex " {2,}", the Regex "\\s+" by a space)`},
+		}, `normalizer Replace "\\d+" is not supported (supported: a String, the Regexes "\\s+" and " {2,}")`},
 		{"a special token without ids", set("post_processor", "special_tokens", map[string]any{}),
 			`special_tokens lacks the ids of "</s>"`},
 		{"a special token outside", set("post_processor", "special_tokens", map[string]any{"</s>": map[string]any{"ids": []int{-4}}}),

@@ -27,15 +27,7 @@ type RougeScores struct {
 func RougeNames() []string { return []string{"rouge1", "rouge2", "rougeL", "rougeLsum"} }
 
 func (s RougeScores) Named(name string) RougeScore {
-	switch name {
-	case "rouge1":
-		return s.Rouge1
-	case "rouge2":
-		return s.Rouge2
-	case "rougeL":
-		return s.RougeL
-	}
-	return s.RougeLsum
+	return map[string]RougeScore{"rouge1": s.Rouge1, "rouge2": s.Rouge2, "rougeL": s.RougeL, "rougeLsum": s.RougeLsum}[name]
 }
 
 // Rouge scores a prediction against a target as Google's rouge_score package does, bit for bit; stem compares

@@ -204,12 +204,9 @@ func (c *Config) Check() error {
 		if c.Positions < 1 {
 			return fmt.Errorf("max_position_embeddings = %d, want at least 1", c.Positions)
 		}
-		for _, s := range []struct {
-			side string
-			Stack
-		}{{"encoder", c.Encoder}, {"decoder", c.Decoder}} {
-			if c.Width%s.Heads != 0 {
-				return fmt.Errorf("d_model = %d is no multiple of %s_attention_heads = %d", c.Width, s.side, s.Heads)
+		for _, side := range sides() {
+			if heads := c.stack(side).Heads; c.Width%heads != 0 {
+				return fmt.Errorf("d_model = %d is no multiple of %s_attention_heads = %d", c.Width, side, heads)
 			}
 		}
 	}

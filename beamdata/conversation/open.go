@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/beamdata/jsonrecords"
@@ -85,7 +86,7 @@ func (f *file) hint(raw []byte, alone bool) string {
 	})
 	var hints []string
 	for _, u := range seen.Unknown() {
-		if u.Nearest != "" && !has[u.Nearest] {
+		if u.Nearest != "" && !has[u.Nearest] && !(has["prompt"] && u.Key == "completion") {
 			hints = append(hints, u.Nearest+" for "+u.Key)
 		}
 	}
@@ -112,19 +113,23 @@ func openFile(path, key string, opt Options) (*file, error) {
 		groups.add(picturesOf(record))
 		row := len(f.holds)
 		f.holds = append(f.holds, holdingOf(record))
-		prompt, beside := false, ""
-		jsonrecords.Fields(record, func(key, _ []byte) {
+		talk, columns := false, []string{}
+		jsonrecords.Fields(record, func(key, value []byte) {
 			switch name := bytes.ToLower(bytes.Trim(key, `"`)); string(name) {
-			case "prompt":
-				prompt = true
-			case "completion", "response":
-				beside = string(name)
+			case "conversations", "messages":
+				talk = talk || given(bytes.TrimSpace(value))
+			case "prompt", "completion", "response":
+				if given(bytes.TrimSpace(value)) {
+					columns = append(columns, string(name))
+				}
 			default:
 				seen.See(name, func() int { return row })
 			}
 		})
-		if beside != "" && !prompt { // without one nothing reads it
-			seen.See([]byte(beside), func() int { return row })
+		if talk || !slices.Contains(columns, "prompt") { // nothing reads them beside turns, nor an answer without its prompt
+			for _, name := range columns {
+				seen.See([]byte(name), func() int { return row })
+			}
 		}
 	})
 	if errors.Is(err, fs.ErrNotExist) {

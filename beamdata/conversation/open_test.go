@@ -193,7 +193,7 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 			`completions[0]: want {"text": …, "reward": a number}`},
 		{"wrong type", `[{"conversations": [{"from": "human", "value": 3}]}]`, "conversations.value: got a JSON number, want a text"},
 		{"a list as the answer", `[{"prompt": "x", "answer": ["a", "b"]}]`, "answer: got a list or an object, want a text or a number"},
-		{"two columns of answers", `[{"prompt": "x", "completion": "a", "response": "b"}]`, "both completion and response: want one of them"},
+		{"two columns of answers", `[{"prompt": "x", "completion": "a", "response": "b"}]`, "both completion and response: want one of them$"},
 		{"no answer of an annotator", `[{"prompt": "x", "answers": ["a", null]}]`, `answers[1]: want a text or {"answer": text}`},
 		{"second record", `[{"id": 1, "conversations": [{"from": "human", "value": "x"}]}, {"id": 2}]`, ":record 2 (id 2): no turns"},
 		{"web address", `[{"image": "https://x/a.png", ` + talk + `}]`, "image: https://x/a.png is an address: want a file on disk"},
@@ -211,10 +211,28 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := one(t, dir, tc.json)
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), dir) {
+			if err == nil || !strings.Contains(err.Error()+"$", tc.want) || !strings.HasPrefix(err.Error(), dir) { // $: its end
 				t.Errorf("got  %v\nwant %s…%s", err, dir, tc.want)
 			}
 		})
+	}
+}
+
+// What nothing reads is named: the prompt of a record that has turns, and a completion without its prompt.
+func TestColumnsThatAreNotRead(t *testing.T) {
+	for content, want := range map[string]int{
+		`{"messages": [{"role": "user", "content": "x"}], "prompt": "y", "completion": "z"}`:   2,
+		`{"messages": [{"role": "user", "content": "x"}], "prompt": null, "completion": null}`: 0,
+		`{"messages": null, "prompt": "y", "completion": "z"}`:                                 0,
+		`{"conversations": [{"from": "human", "value": "x"}], "response": "z"}`:                1,
+	} {
+		path := filepath.Join(t.TempDir(), "x.json")
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if f, err := openFile(path, "train", DefaultOptions()); err != nil || len(f.unknown) != want {
+			t.Errorf("%s: %v (%v), want %d", content, f.unknown, err, want)
+		}
 	}
 }
 

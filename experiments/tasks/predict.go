@@ -20,7 +20,7 @@ import (
 type PredictOptions struct {
 	// file to write; null = predictions.jsonl in the run folder
 	Out *string `koanf:"out"`
-	// queries to answer
+	// queries to answer; all = train and val of data.beams, eval = held out (dev)
 	Split string `koanf:"split" enum:"train,val,eval,all"`
 	// width of the beam search; 1 = greedy
 	BeamSize int `koanf:"beam_size" range:"[1,10000]"`
@@ -66,6 +66,10 @@ func predict(ctx context.Context, j *job.Job) error {
 	}
 	defer policy.Free()
 	shots := workload.ShotsOf(policy, bundle)
+	if policy.Options().ShotNum == nil && bundle.Shots == 0 { // pools alone: what an RL file recorded is not looked at
+		return usage.Errorf("selector.shot_num: neither %s nor the data say how many examples to choose: want selector.shot_num=N",
+			*j.Config.Init.Checkpoint)
+	}
 	if j.Config.DryRun {
 		j.Logf("dry_run: everything loads and checks; nothing was predicted")
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/runtest"
 )
 
@@ -195,6 +196,19 @@ func TestPredict(t *testing.T) {
 		}
 		refused(t, run(t, small(data, "hydra.run.dir="+dir)...), 2, "already holds a run")
 	})
+}
+
+// The reference's weights do not say how many examples they choose, and of its records only the pools are looked at: nobody guesses.
+func TestPredictByReference(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	args := []string{"task=predict", "init.checkpoint=" + golden.Shared(t, "parity/inits/L1/init.pt"), "data=beams", "hydra.run.dir=" + dir,
+		"data.beams=" + golden.Shared(t, "parity/data/rl_k64/beams.json"), "data.embeddings=" + golden.Shared(t, "parity/data/rl_k64/emb.npy")}
+	refused(t, run(t, args...), 2, "selector.shot_num: neither", "want selector.shot_num=N")
+	mustRun(t, append(args, "selector.shot_num=2")...)
+	if got := predictions(t, filepath.Join(dir, "predictions.jsonl")); len(got[0].Pointer) != 2 {
+		t.Errorf("%d examples, want 2", len(got[0].Pointer))
+	}
 }
 
 // The built-in data and a policy trained on it.

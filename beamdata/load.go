@@ -132,7 +132,8 @@ type loader struct {
 	build  *builder
 	bundle *Bundle
 
-	trajectories bool // an RL file was read
+	trajectories bool     // an RL file was read
+	absent       []string // files that data.root may hold and does not
 
 	prior   *shapes.Prior // nil: unknown
 	answers *answers

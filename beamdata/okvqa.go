@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"fulcrum/beamdata/split"
 	"fulcrum/internal/option"
@@ -39,15 +40,17 @@ func okvqaData() Dataset {
 // answers can be shown as examples, as at test time, but their rewards are never trained on.
 func (l *loader) okvqa() error {
 	opt, b := l.opt, l.bundle
-	if root := option.Or(opt.Root, ""); root != "" {
+	root := option.Or(opt.Root, "")
+	if root != "" {
 		if info, err := os.Stat(root); err != nil || !info.IsDir() {
 			return fmt.Errorf("data.root=%s: no such folder: give the folder that holds reader_train.npz and embeddings.npy", root)
 		}
 	}
-	if err := l.open(l.okvqaPath(opt.Embeddings, "embeddings.npy", "embeddings.pt")); err != nil {
+	table := l.either(opt.Embeddings, "embeddings.npy", "embeddings.pt")
+	if err := l.open(cmp.Or(table, filepath.Join(root, "embeddings.npy"))); err != nil {
 		return err
 	}
-	readerPath := l.okvqaPath(opt.Reader, "reader_train.npz")
+	readerPath := cmp.Or(l.either(opt.Reader, "reader_train.npz"), filepath.Join(root, "reader_train.npz"))
 	reader, err := readReader(readerPath, "data.reader (or data.root)", l.table.Rows)
 	if err != nil {
 		return err
@@ -102,40 +105,35 @@ func (l *loader) okvqa() error {
 		b.Records = b.RCE
 	}
 	b.Notice = "real OK-VQA questions; rewards come from a small open-book copy reader, not from a vision-language model"
-	if opt.Eval.Beams != nil || opt.Eval.Reader != nil {
-		return l.eval(option.Or(opt.Eval.Beams, ""), option.Or(opt.Eval.Reader, ""))
+	heldBeams := option.Or(opt.Eval.Beams, "")
+	if opt.Eval.Reader == nil { // the folder's beams are of its own table's queries
+		heldBeams = l.either(opt.Eval.Beams, "beams_dev"+shots)
 	}
-	return l.eval(l.inRoot("beams_dev"+shots), l.inRoot("reader_dev.npz"))
+	heldReader := l.either(opt.Eval.Reader, "reader_dev.npz")
+	if len(l.absent) > 0 {
+		b.Notice += "; not in data.root: " + strings.Join(l.absent, ", ")
+	}
+	return l.eval(heldBeams, heldReader)
 }
 
-// okvqaPath returns the explicit path, else the first of names that exists in the root, else the first.
-func (l *loader) okvqaPath(explicit *string, names ...string) string {
-	if explicit != nil {
-		return *explicit
+// either returns the explicit path, else that of the first of names that the root holds; "" if it holds none.
+func (l *loader) either(explicit *string, names ...string) string {
+	if explicit != nil || l.opt.Root == nil {
+		return option.Or(explicit, "")
 	}
 	for _, name := range names {
-		if path := l.inRoot(name); path != "" {
+		path := filepath.Join(*l.opt.Root, name)
+		if _, err := os.Stat(path); err == nil {
 			return path
 		}
 	}
-	return filepath.Join(option.Or(l.opt.Root, ""), names[0])
-}
-
-// inRoot returns the path of a file in the root, or "" if it does not exist.
-func (l *loader) inRoot(name string) string {
-	if l.opt.Root == nil {
-		return ""
-	}
-	path := filepath.Join(*l.opt.Root, name)
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
+	l.absent = append(l.absent, names[0])
+	return ""
 }
 
 // optional reads a beam file if it is named or lies in the root; else it returns nil.
 func (l *loader) optional(explicit *string, name, key string) (*beamFile, error) {
-	path := cmp.Or(option.Or(explicit, ""), l.inRoot(name))
+	path := l.either(explicit, name)
 	if path == "" {
 		return nil, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -236,6 +237,23 @@ func TestOKVQAExplicitEval(t *testing.T) {
 		if withBeams && b.Fingerprint != want.Fingerprint {
 			t.Error("the same content from other files has another fingerprint")
 		}
+	}
+}
+
+// Beams of one's own keep the folder's reward table, and a file that a folder lacks is named.
+func TestOKVQAOneFileReplaced(t *testing.T) {
+	dir, root := t.TempDir(), golden.Shared(t, "okvqa")
+	for _, name := range []string{"embeddings.npy", "reader_train.npz", "reader_dev.npz", "beams_train_2shot.json"} {
+		if err := os.Symlink(filepath.Join(root, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := loadOKVQA(t, func(o *Options) { o.Root, o.Eval.Beams = &dir, ptr(filepath.Join(root, "rl_dev_2shot.json")) })
+	if b.Eval.Scorer == nil || b.Eval.NumCandidates(0) < 9 {
+		t.Errorf("scorer %v, %d candidates: want the table of the folder and the candidates of the RL file", b.Eval.Scorer, b.Eval.NumCandidates(0))
+	}
+	if want := "; not in data.root: rl_train_2shot.json"; !strings.HasSuffix(b.Notice, want) {
+		t.Errorf("notice %q, want %q at its end", b.Notice, want)
 	}
 }
 

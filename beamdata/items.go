@@ -77,8 +77,12 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		idx := int64(-1)
 		var x item
 		if err := s.Object(func(key []byte) error {
-			var err error
-			switch string(key) {
+			name := string(key) // reading on overwrites key
+			null, err := s.Null()
+			if null || err != nil {
+				return err
+			}
+			switch name {
 			case "idx":
 				idx, err = s.Integer()
 			case "image_id":
@@ -111,15 +115,18 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 			case it.key:
 				x.cluster, err = s.Scalar()
 			default:
-				keys.See(key, s.Line)
+				keys.See([]byte(name), s.Line)
 				err = s.Skip()
 			}
-			return err
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return nil
 		}); err != nil {
 			return 0, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if idx < 0 {
-			return 0, nil, fmt.Errorf("%s: %w", path, s.Errorf("an item without idx"))
+			return 0, nil, fmt.Errorf("%s: %w", path, s.Errorf("an item without idx, its row in data.embeddings"))
 		}
 		if idx >= int64(rows) {
 			outside++

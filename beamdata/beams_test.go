@@ -147,7 +147,9 @@ func TestRefusals(t *testing.T) {
 		{"another query's beam", legacy("[3,4,8]", "1,2"), "query 7: id_list[1] ends with 8, want the query id 7"},
 		{"wrong beam length", legacy("[3,4,5,7]", "1,2"), "query 7: id_list[1] has 3 picks, want 2 as in the first of the file"},
 		{"id outside the table", legacy("[3,1000,7]", "1,2"), "query 7: id_list[1][1] = 1000 is outside the embedding table of 1000 rows"},
-		{"negative id", legacy("[3,-1,7]", "1,2"), "query 7: id_list[1][1] = -1 is outside"},
+		{"negative id", legacy("[3,-1,7]", "1,2"), "query 7: id_list[1][1] = -1 is outside the embedding table: ids count rows from 0"},
+		{"another query's record", `{"7":{"query":{"query_id":"8","x":[1]},"candidate_pool_ids":[5]}}`, "query 7: line 1 (byte 29): " +
+			"query.query_id is 8: want that of the key"},
 		{"NaN score", legacy("[3,4,7]", "1,NaN"), "query 7: score_list[1] = NaN, want a finite number"},
 		{"infinite score", legacy("[3,4,7]", "1,-Infinity"), "query 7: score_list[1] = -Inf, want a finite number"},
 		{"score that overflows a mean", legacy("[3,4,7]", "1,-1e308"), "query 7: score_list[1] = -1e+308, want a number within ±1e+30"},

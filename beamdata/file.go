@@ -13,6 +13,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
+	"fulcrum/reports/page"
 	summary "fulcrum/reports/record"
 	"fulcrum/rewardutil/recorded"
 )
@@ -138,7 +139,7 @@ func (r *fileReader) add(rec *record) error {
 	}
 	r.seen[rec.id] = true
 	if rec.id < 0 || rec.id >= int64(r.rows) {
-		return &outsideError{rec.id, r.rows, fmt.Sprintf("the query id is outside the embedding table of %d rows", r.rows)}
+		return outside("the query id", rec.id, r.rows)
 	}
 	switch {
 	case !r.rl:
@@ -179,16 +180,24 @@ func (r *fileReader) endQuery(id int64) {
 
 // outsideError is an id without a row in the embedding table.
 type outsideError struct {
-	id   int64
-	rows int
-	msg  string
+	id  int64
+	msg string
 }
 
 func (e *outsideError) Error() string { return e.msg }
 
+// outside says that what has an id without a row; how many rows a table has that is not named, nobody knows.
+func outside(what string, id int64, rows int) error {
+	msg := what + " is outside the embedding table"
+	if id < 0 {
+		return &outsideError{id, msg + ": ids count rows from 0"}
+	}
+	return &outsideError{id, fmt.Sprintf("%s of %d rows", msg, rows)}
+}
+
 func (r *fileReader) checkID(id int64) error {
 	if id < 0 || id >= int64(r.rows) {
-		return &outsideError{id, r.rows, fmt.Sprintf("= %d is outside the embedding table of %d rows", id, r.rows)}
+		return outside(fmt.Sprintf("= %d", id), id, r.rows)
 	}
 	return nil
 }
@@ -197,12 +206,8 @@ func (r *fileReader) checkID(id int64) error {
 func (r *fileReader) checkShots(n int) error {
 	r.out.shots = cmp.Or(r.out.shots, n)
 	if n != r.out.shots || n == 0 {
-		picks := "picks"
-		if n == 1 {
-			picks = "pick"
-		}
-		return fmt.Errorf("has %d %s, want %d as in the first of the file: put groups with another number of picks into a separate file "+
-			"and run", n, picks, max(r.out.shots, 1))
+		return fmt.Errorf("has %s, want %d as in the first of the file: put groups with another number of picks into a separate file "+
+			"and run", page.Plural(n, "pick"), max(r.out.shots, 1))
 	}
 	return nil
 }

@@ -160,7 +160,7 @@ func (t *Table) blame(path string, err error) error {
 	}
 	switch {
 	case outside.id < 0:
-		return fmt.Errorf("%w: ids count rows from 0", err)
+		return err
 	case outside.id < int64(t.Dim):
 		return fmt.Errorf("%w, but inside the %d columns of %s: is the table transposed? want [rows, dim], one row an id: save x.T", err,
 			t.Dim, path)

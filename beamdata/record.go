@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"fulcrum/beamdata/jsonstream"
 	"fulcrum/beamdata/keycheck"
@@ -175,7 +176,9 @@ func (p *parser) record() error {
 	return s.Object(func(key []byte) error {
 		name, has := r.known(key)
 		if has == nil {
-			p.recordKeys.See(key, s.Line)
+			if p.recordKeys.See(key, s.Line); string(key) == "query" {
+				return p.about()
+			}
 		}
 		if null, err := s.Null(); null || err != nil {
 			return err
@@ -226,6 +229,23 @@ func (p *parser) record() error {
 				return nil
 			})
 		}
+	})
+}
+
+// about reads who "query" is about, which the reference writes and does not read: the query whose key it stands under.
+func (p *parser) about() error {
+	if p.s.Peek() != '{' || p.allKeys {
+		return p.s.Skip()
+	}
+	return p.s.Object(func(key []byte) error {
+		if string(key) != "query_id" || strings.IndexByte("{[tf", p.s.Peek()) >= 0 {
+			return p.s.Skip()
+		}
+		text, err := p.s.Scalar()
+		if id, not := strconv.ParseInt(text, 10, 64); err == nil && not == nil && id != p.rec.id {
+			err = p.s.Errorf("query.query_id is %d: want that of the key, the query's row in data.embeddings", id)
+		}
+		return err
 	})
 }
 

@@ -56,6 +56,10 @@ func TestReadingRules(t *testing.T) {
 		{name: "pointer is local with pointer_global", content: `{"7":{"candidate_pool_ids":[5,3,9],` +
 			`"pointer_candidates":[{"pointer":[2,0],"pointer_global":[9,5],` + traj + `}]}}`,
 			want: "7 pool=[5 3 9] picks=[9 5] rewards=[1.6]"},
+		{name: "the reference reads pointer_pos as ids, and is not silent about it", content: `{"7":{"candidate_pool_ids":[5,3,9],` +
+			`"pointer_candidates":[{"pointer":[9,5],"pointer_pos":[2,0],` + traj + `}]}}`, change: func(o *Options) { o.Compat = true },
+			want:   "7 pool=[0 2] picks=[1 0] rewards=[1.6]",
+			counts: map[string]int{"pointers_for_which_the_reference_reads_pointer_pos_as_ids": 1}},
 		{name: "pointer_pos alone are positions", content: `{"7":{"candidate_pool_ids":[5,3,9],` +
 			`"pointer_candidates":[{"pointer_pos":[1,2],` + traj + `}]}}`,
 			want: "7 pool=[5 3 9] picks=[3 9] rewards=[1.6]"},

@@ -35,6 +35,9 @@ func (r *fileReader) addCompatRL(rec *record) error {
 		if err := r.checkShots(len(picks)); err != nil {
 			return fmt.Errorf("pointer_candidates[%d] %w", i, err)
 		}
+		if t.pointer.present && !slices.Equal(picks, rec.ints(t.pointer)) { // defect D7 makes other examples of these
+			r.count("pointers_for_which_the_reference_reads_pointer_pos_as_ids", 1, rec.place())
+		}
 		reward, err := r.reward(t)
 		if err != nil {
 			return fmt.Errorf("pointer_candidates[%d]: %w", i, err)

@@ -34,7 +34,7 @@ func (b *Bundle) Audit(imitated, baseline *Set, precision float64) []audit.Fault
 	learnt := onePerFile(imitated, baseline)
 	out = append(append(out, auditScales(learnt, b.Val, "validation")...), auditScales(learnt, b.Eval, "held-out queries")...)
 	for _, s := range onePerFile(b.RCE, b.Records, b.Eval) {
-		if s.Scorer != nil && s.store.start != nil {
+		if s.Scorer != nil {
 			candidates, accuracies := s.scored()
 			faults := audit.Agreement(s.Name, candidates)
 			if len(faults) == 0 && len(accuracies) > 0 {

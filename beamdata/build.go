@@ -140,12 +140,7 @@ func (b *builder) locate(st *store, picks []int32, path string, cut *int) error 
 func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 	st := &store{ids: r.IDs, pools: append([][]int32(nil), r.pools...)}
 	if f == nil {
-		if n := b.opt.PoolSize; n != nil {
-			for i, pool := range st.pools {
-				st.pools[i] = pool[:min(*n, len(pool))]
-			}
-		}
-		return st, nil
+		f = &beamFile{}
 	}
 	st.shots, st.left, st.names = f.shots, f.left, f.names
 	at := make(map[int64]int32, len(f.ids))
@@ -179,7 +174,7 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 		b.counts[rowless] += n
 		f.lost[rowless], f.first[rowless] = n, fmt.Sprintf("%s: query %d", filepath.Base(f.path), first)
 	}
-	if len(at) == len(f.ids) {
+	if len(at) > 0 && len(at) == len(f.ids) {
 		return nil, fmt.Errorf("%s: none of its %d queries is in %s", f.path, len(f.ids), r.path)
 	}
 	return st, b.locate(st, picks, f.path, b.opt.PoolSize)

@@ -231,9 +231,7 @@ func (st *store) without(held []bool) *store {
 	out := *st
 	out.pools, out.skip = slices.Clone(st.pools), slices.Clone(st.skip)
 	out.positions, out.rewards, out.scores, out.methods = nil, nil, nil, nil
-	if st.start != nil {
-		out.start = make([]int64, 1, len(st.start))
-	}
+	out.start = make([]int64, 1, len(st.start))
 	var pool, to []int32
 	changed := false
 	for i, whole := range st.pools {
@@ -245,9 +243,7 @@ func (st *store) without(held []bool) *store {
 		if st.skip != nil && st.skip[i] >= 0 {
 			out.skip[i] = to[st.skip[i]]
 		}
-		if st.start != nil {
-			out.takeCandidates(st, i, to)
-		}
+		out.takeCandidates(st, i, to)
 	}
 	if !changed {
 		return st

@@ -81,6 +81,13 @@ func TestUnknownTaskLevels(t *testing.T) {
 		b.Counts["query_without_task_level"] != 1 || b.Skipped["query_without_task_level"] != "query 4" {
 		t.Errorf("counts %v at %v, validation %v", b.Counts, b.Skipped, b.Val.IDs)
 	}
+	lone := (b.Val.IDs[0] + 1) % 4 // its group is left with one candidate, which makes other groups than beams of the same file
+	text = strings.Replace(text, fmt.Sprintf(`"%d":{"candidate_pool_ids":[15,16],"pointer_candidates":[{"pointer":[15]`, lone),
+		fmt.Sprintf(`"%d":{"candidate_pool_ids":[%d,16],"pointer_candidates":[{"pointer":[%[2]d]`, lone, b.Val.IDs[0]), 1)
+	if n := load(1).Counts; n["group_without_two_candidates"] != 1 || n["candidate_without_task_level"] != 1 ||
+		n["query_without_task_level"] != 1 {
+		t.Errorf("counts %v: what lacks a level counts once", n)
+	}
 	i := slices.Index(b.RCE.IDs, 5)
 	if known, unknown := b.RCE.Candidate(i, 0).Reward, b.RCE.Candidate(i, 1).Reward; known != 0.75 || unknown != 0.25 {
 		t.Errorf("rewards %v with and %v without a level", known, unknown)

@@ -112,9 +112,8 @@ func Load(opt Options) (*Bundle, error) {
 		b.Records = b.RCE
 	}
 	if opt.Reward.Weight(recorded.TaskLevel) != 0 && !opt.QueriesOnly {
-		b.countTaskLevels(b.RCE)
-		if !shared {
-			b.countTaskLevels(b.Records)
+		for _, s := range onePerFile(b.RCE, b.Records) {
+			b.countTaskLevels(s)
 		}
 	}
 	for _, s := range []**Set{&b.RCE, &b.Records, &b.Online, &b.Val, &b.Eval, &b.All} {

@@ -250,7 +250,7 @@ func TestOKVQAOneFileReplaced(t *testing.T) {
 	}
 	b := loadOKVQA(t, func(o *Options) { o.Root, o.Eval.Beams = &dir, ptr(filepath.Join(root, "rl_dev_2shot.json")) })
 	if b.Eval.Scorer == nil || b.Eval.NumCandidates(0) < 9 {
-		t.Errorf("scorer %v, %d candidates: want the table of the folder and the candidates of the RL file", b.Eval.Scorer, b.Eval.NumCandidates(0))
+		t.Errorf("scorer %v, %d candidates: want the folder's table and those of the RL file", b.Eval.Scorer, b.Eval.NumCandidates(0))
 	}
 	if want := "; not in data.root: rl_train_2shot.json"; !strings.HasSuffix(b.Notice, want) {
 		t.Errorf("notice %q, want %q at its end", b.Notice, want)

@@ -67,7 +67,7 @@ type store struct {
 	left  map[int64]int32 // by query id: position in candidate_pool_ids of the query itself, which its pool leaves out
 
 	shots     int
-	start     []int64 // [Q+1] candidates of query i are start[i] to start[i+1]; nil = none
+	start     []int64 // [Q+1] candidates of query i are start[i] to start[i+1]
 	positions []int32 // [C, S]
 	rewards   []float64
 	scores    []recorded.Trajectory // nil for legacy files: BeamScore is the reward
@@ -147,9 +147,6 @@ func (s *Set) TieOrder(i int) []int {
 
 // NumCandidates returns how many candidates are recorded for query i.
 func (s *Set) NumCandidates(i int) int {
-	if s.store.start == nil {
-		return 0
-	}
 	i = s.at(i)
 	return int(s.store.start[i+1] - s.store.start[i])
 }

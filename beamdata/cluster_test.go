@@ -35,9 +35,11 @@ func TestItemsDisagree(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"idx": 1, "answer": "yes"} {"idx": 0, "question": "what", "tags": ["x"]}`: "<nil>",
 		`{"idx": 2, "answer": null, "image_id": null, "tags": null}`:                "<nil>",
-		`{"idx": 2, "image_id": "a.jpg"}`:                                           b + ": image_id: line 1 (byte 23): found a string, want an integer",
-		`{"idx": 2, "answer_counts": {"no": "3"}}`:                                  b + ": answer_counts: line 1 (byte 35): found a string, want an integer",
-		`{"idx": 2}` + "\n\x00\n" + `{"idx": 3}`:                                    b + ": line 2 (byte 11): a NUL byte",
+		`{"idx": 2, "image_id": "a.jpg"}`: b +
+			": image_id: line 1 (byte 23): found a string, want an integer",
+		`{"idx": 2, "answer_counts": {"no": "3"}}`: b +
+			": answer_counts: line 1 (byte 35): found a string, want an integer",
+		`{"idx": 2}` + "\n\x00\n" + `{"idx": 3}`: b + ": line 2 (byte 11): a NUL byte",
 		`{"idx": 2}` + "\n" + `{"idx": 1, "answer": "no"}`: b + ": line 2 (byte 37): idx 1 has other values than in line 2 of " + a +
 			": want one line for each idx",
 	} {

@@ -115,7 +115,7 @@ func inspectFolder(path string, opt Options) (Inspection, error) {
 		return in, err
 	}
 	rank := func(e os.DirEntry) int {
-		return strings.Index(".npy.safetensors.pt.pth.npz.json", strings.ToLower(filepath.Ext(e.Name())))
+		return strings.Index(".npy.safetensors.pt.pth.npz.jsonl", strings.ToLower(filepath.Ext(e.Name())))
 	}
 	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(rank(a), rank(b)) })
 	var table *Table
@@ -189,7 +189,7 @@ func isData(path string) bool {
 			_, err := FormatOf(path)
 			return err == nil
 		}
-		return icl.Fits(first) || texts.Fits(first) || conversation.Fits(first)
+		return icl.Fits(first) || texts.Fits(first) || conversation.Fits(first) || slices.Contains(first, "idx")
 	}
 	return false
 }
@@ -243,6 +243,12 @@ func (in *Inspection) records(rows int, opt Options) {
 		in.pictured("records of in-context learning", opt, icl.Inspect)
 	case texts.Fits(first):
 		in.of("texts", opt.Texts.Inspect)
+	case slices.Contains(first, "idx"):
+		in.of("items.jsonl", func(path string) ([][2]string, error) {
+			var it Items
+			outside, _, err := it.readItems(path, min(rows, 1<<22)) // an idx makes room for all below it
+			return [][2]string{{"rows", fmt.Sprint(len(it.rows))}, {"outside the embeddings", fmt.Sprint(outside)}}, err
+		})
 	default:
 		in.pictured("conversations", opt, func(path string, look func(string) error) ([][2]string, error) {
 			return conversation.Inspect(path, opt.MaxSkippedShare, look)

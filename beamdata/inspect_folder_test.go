@@ -29,12 +29,12 @@ func TestInspectFolder(t *testing.T) {
 	for _, f := range in.Files {
 		got = append(got, filepath.Base(f.Path)+": "+f.Format)
 	}
-	const want = "ask.jsonl: records of in-context learning; chat.jsonl: conversations; " +
-		"beams_bad.json: ; sum.json: texts; train.json: beams (legacy)"
+	const want = "ask.jsonl: records of in-context learning; beams_bad.json: ; chat.jsonl: conversations; " +
+		"sum.json: texts; train.json: beams (legacy)"
 	if files := strings.Join(got, "; "); files != want {
 		t.Errorf("files %s\nwant %s", files, want)
 	}
-	if facts := fmt.Sprint(in.Facts); facts != "[{not recognised 3: cut.jsonl, x.txt, notes.json} {folders, not looked into 1: pictures}]" {
+	if facts := fmt.Sprint(in.Facts); facts != "[{not recognised 3: x.txt, cut.jsonl, notes.json} {folders, not looked into 1: pictures}]" {
 		t.Errorf("facts %s", facts)
 	}
 }

@@ -109,7 +109,7 @@ func TestInspectOKVQA(t *testing.T) {
 	var b bytes.Buffer
 	in.Write(&b)
 	t.Log(b.String())
-	if in.Faulty() || len(in.Files) != 12 {
+	if in.Faulty() || len(in.Files) != 13 || !strings.Contains(b.String(), "items.jsonl: items.jsonl\n  rows                    10009\n") {
 		t.Errorf("%d files, faulty %v", len(in.Files), in.Faulty())
 	}
 }

@@ -69,6 +69,11 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		return 0, nil, err
 	}
 	defer f.Close()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}()
 	it.file = path
 	s := jsonstream.New(f)
 	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts", "tags"},
@@ -123,10 +128,10 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 			}
 			return nil
 		}); err != nil {
-			return 0, nil, fmt.Errorf("%s: %w", path, err)
+			return 0, nil, err
 		}
 		if idx < 0 {
-			return 0, nil, fmt.Errorf("%s: %w", path, s.Errorf("an item without idx, its row in data.embeddings"))
+			return 0, nil, s.Errorf("an item without idx, its row in data.embeddings")
 		}
 		if idx >= int64(rows) {
 			outside++
@@ -138,16 +143,12 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		was := it.rows[idx]
 		x.file, x.line = was.file, was.line
 		if was.line > 0 && !reflect.DeepEqual(x, was) { // a line that says the same again is harmless
-			err := s.Errorf("idx %d has other values than in line %d of %s: want one line for each idx", idx, was.line, was.file)
-			return 0, nil, fmt.Errorf("%s: %w", path, err)
+			return 0, nil, s.Errorf("idx %d has other values than in line %d of %s: want one line for each idx", idx, was.line, was.file)
 		}
 		x.file, x.line = path, s.Line()
 		it.rows[idx] = x
 	}
-	if err := s.Err(); err != nil {
-		return 0, nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return outside, keys.Unknown(), nil
+	return outside, keys.Unknown(), s.Err()
 }
 
 // Facts returns what features may read about the rows of the set's table, where a file says so.

@@ -106,7 +106,11 @@ func (b *builder) locate(st *store, picks []int32, path string, cut *int) error 
 		for c := from; c < to; c++ {
 			whole := true
 			for k := range shots {
-				at := b.position(pool, picks[c*shots+k])
+				id := picks[c*shots+k]
+				at := b.position(pool, id)
+				if at < 0 && cut == nil {
+					return fmt.Errorf("%s: query %d: candidate %d picks %d, which is not in the query's pool", path, st.ids[i], c-from+1, id)
+				}
 				whole = whole && at >= 0
 				if st.skip != nil && st.skip[i] >= 0 && at > st.skip[i] {
 					at--
@@ -114,9 +118,6 @@ func (b *builder) locate(st *store, picks []int32, path string, cut *int) error 
 				picks[kept*shots+k] = at
 			}
 			if !whole {
-				if cut == nil {
-					return fmt.Errorf("%s: query %d: a candidate is not in the query's pool", path, st.ids[i])
-				}
 				b.counts["candidate_behind_pool_cut"]++
 				continue
 			}

@@ -257,6 +257,18 @@ func TestOKVQAOneFileReplaced(t *testing.T) {
 	}
 }
 
+// A beam of an example that the reward table does not know is named by its number and the example.
+func TestBeamOutsideThePool(t *testing.T) {
+	root, beams := golden.Shared(t, "okvqa"), filepath.Join(t.TempDir(), "beams.json")
+	write(t, beams, `{"9012":{"id_list":[[8912,5706,9012],[8912,17,9012]],"score_list":[1,0]}}`)
+	opt := testOptions()
+	opt.Beams, opt.Reader, opt.Embeddings = &beams, ptr(filepath.Join(root, "reader_dev.npz")), ptr(filepath.Join(root, "embeddings.npy"))
+	_, err := Load(opt)
+	if want := beams + ": query 9012: candidate 2 picks 17, which is not in the query's pool"; err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
 func TestOKVQAFourShots(t *testing.T) {
 	b := loadOKVQA(t, func(o *Options) { o.Shots = 4 })
 	if b.Shots != 4 || b.RCE.Shots != 4 || b.Records.Shots != 4 || len(b.RCE.Candidate(0, 0).Positions) != 4 {

@@ -243,6 +243,7 @@ func TestScalesAndBlank(t *testing.T) {
 	one(t, Scales(of("training", 1, -1.5), of("validation", 1, 0)), "reward_scales", false, "other sign")
 	one(t, Scales(of("training", 0, 0), of("validation", 1, 0)), "", false) // constant_rewards says it
 	one(t, Outside("records", 0, 100, 0, 0), "", false)
+	one(t, Outside("records", 1, 1000, 7, 60), "scores_outside", true, "1 of 1,000 candidates", "query 7: 60")
 	one(t, Outside("records", 90, 100, 7, 56), "scores_outside", false, "90 of 100 candidates", "query 7: 56", "in percent")
 	one(t, Blank(3, 100, false, 1, 2), "", false)
 	one(t, Blank(8, 1000, false, 1, 2), "", false)

@@ -16,7 +16,7 @@ const (
 	SmallGroups          = 0.5  // most of the data teaches GRPO nothing
 	WorstFirst           = 0.9  // by chance 1 in 120 groups of five rises
 	ContradictoryRewards = 0.5  // noise contradicts only what is drawn twice
-	ScoresOutside        = 0.01 // of candidates: one in a hundred is no slip of rounding
+	ScoresOutside        = 0.01 // of candidates: fewer are slips of whoever wrote them
 	ReaderMismatch       = 0.01 // of candidates: files hold rounded numbers, and few are far off by that
 	// RewardScales is how many times as far apart the rewards of one file lie: a percent sign makes a hundred.
 	RewardScales = 10.0
@@ -135,13 +135,13 @@ func Scales(a, b Groups) []Fault {
 			"other sign, or holds another score", a.Name, x.low, x.high, b.Name, y.low, y.high)}}
 }
 
-// Outside reports recorded probabilities and accuracies outside [0, 1]; example is one of them.
+// Outside reports recorded probabilities and accuracies outside [0, 1]; example is one of them. A single one may be the best of its group.
 func Outside(name string, outside, looked int, query int64, example float64) []Fault {
 	s := share(outside, looked)
-	if outside == 0 || s < ScoresOutside {
+	if outside == 0 {
 		return nil
 	}
-	return []Fault{{Check: "scores_outside", Value: s, Limit: ScoresOutside, Key: "data.reward.field",
+	return []Fault{{Check: "scores_outside", Mild: s < ScoresOutside, Value: s, Limit: ScoresOutside, Key: "data.reward.field",
 		Message: fmt.Sprintf("%s have a vqa_gt_prob, vqa_acc_score or vqa_correct outside [0, 1] (query %d: %.4g): in percent, of the other "+
 			"sign, or another number; data.reward.field=NAME reads any number as a reward, more being better",
 			of(outside, looked, "candidates of "+name), query, example)}}

@@ -41,17 +41,15 @@ func (l *loader) beams() error {
 	if err := l.open(option.Or(opt.Embeddings, "")); err != nil {
 		return err
 	}
+	if err := l.loadItems(option.Or(opt.Reader, ""), option.Or(opt.Eval.Reader, ""), option.Or(opt.Beams, "")); err != nil {
+		return err
+	}
 	var reader *Reader
 	if opt.Reader != nil {
 		var err error
 		if reader, err = readReader(*opt.Reader, "data.reader", l.table.Rows); err != nil {
 			return err
 		}
-	}
-	if err := l.loadItems(option.Or(opt.Reader, ""), option.Or(opt.Eval.Reader, ""), option.Or(opt.Beams, "")); err != nil {
-		return err
-	}
-	if reader != nil {
 		l.addAnswers(reader)
 	}
 	var keys []string // of the file that is split

@@ -41,13 +41,17 @@ func (b *builder) position(pool []int32, id int32) int32 {
 func (b *builder) fromFile(f *beamFile) (*store, error) {
 	st := &store{ids: f.ids, left: f.left, shots: f.shots, start: f.start, rewards: f.reward, scores: f.scores, methods: f.method,
 		names: f.names}
+	cut := b.opt.PoolSize
+	if b.opt.Compat && f.format == "legacy" { // the reference cuts the pools of RL files only
+		cut = nil
+	}
 	if f.pools != nil {
 		st.pools = f.pools
 		if f.local {
 			st.positions = f.picks
 			return st, nil
 		}
-		return st, b.locate(st, f.picks, f.path, b.cut(f))
+		return st, b.locate(st, f.picks, f.path, cut)
 	}
 	pool := f.gathered()
 	if b.opt.LegacyPool == "full_table" { // the reference: labels count in the gathered pool, candidates are the table
@@ -71,15 +75,7 @@ func (b *builder) fromFile(f *beamFile) (*store, error) {
 			}
 		}
 	}
-	return st, b.locate(st, f.picks, f.path, b.cut(f))
-}
-
-// cut is data.pool_size; the reference cuts the pools of RL files only.
-func (b *builder) cut(f *beamFile) *int {
-	if b.opt.Compat && f.format == "legacy" {
-		return nil
-	}
-	return b.opt.PoolSize
+	return st, b.locate(st, f.picks, f.path, cut)
 }
 
 // locate turns picks (global ids) into positions of each query's pool, in place, after cutting the

@@ -139,7 +139,7 @@ func (r *fileReader) add(rec *record) error {
 	}
 	r.seen[rec.id] = true
 	if rec.id < 0 || rec.id >= int64(r.rows) {
-		return outside("the query id", rec.id, r.rows)
+		return &outsideError{"the query id", rec.id, r.rows}
 	}
 	switch {
 	case !r.rl:
@@ -180,24 +180,21 @@ func (r *fileReader) endQuery(id int64) {
 
 // outsideError is an id without a row in the embedding table.
 type outsideError struct {
-	id  int64
-	msg string
+	what string
+	id   int64
+	rows int
 }
 
-func (e *outsideError) Error() string { return e.msg }
-
-// outside says that what has an id without a row; how many rows a table has that is not named, nobody knows.
-func outside(what string, id int64, rows int) error {
-	msg := what + " is outside the embedding table"
-	if id < 0 {
-		return &outsideError{id, msg + ": ids count rows from 0"}
+func (e *outsideError) Error() string {
+	if e.id < 0 { // in any table, also one that is not named
+		return e.what + " is outside the embedding table: ids count rows from 0"
 	}
-	return &outsideError{id, fmt.Sprintf("%s of %d rows", msg, rows)}
+	return fmt.Sprintf("%s is outside the embedding table of %d rows", e.what, e.rows)
 }
 
 func (r *fileReader) checkID(id int64) error {
 	if id < 0 || id >= int64(r.rows) {
-		return outside(fmt.Sprintf("= %d", id), id, r.rows)
+		return &outsideError{fmt.Sprintf("= %d", id), id, r.rows}
 	}
 	return nil
 }
@@ -240,11 +237,8 @@ func FormatOf(path string) (string, error) {
 		}
 		return err
 	})
-	switch {
-	case errors.Is(err, found):
+	if errors.Is(err, found) {
 		return format, nil
-	case err != nil:
-		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	return "", fmt.Errorf("%s: %w", path, p.noQuery())
+	return "", fmt.Errorf("%s: %w", path, cmp.Or(err, p.noQuery()))
 }

@@ -341,8 +341,14 @@ func (in *Inspection) beams(rows int, opt Options) {
 	if f.format == "legacy" {
 		in.add("queries not sorted best first", "%d", unsorted)
 	}
-	for _, m := range methodCounts(f) {
-		in.add(m.Name, "%s", m.Value)
+	methods := make([]int, len(*f.names))
+	for _, m := range f.method {
+		methods[m]++
+	}
+	for m, n := range methods {
+		if n > 0 {
+			in.add(fmt.Sprintf("gen_method %.40s", cmp.Or((*f.names)[m], "(not said)")), "%d", n)
+		}
 	}
 	in.unused(f)
 }
@@ -371,20 +377,6 @@ func (in *Inspection) unused(f *beamFile) {
 	for _, u := range f.unknown {
 		in.add("unknown key", "%s", u)
 	}
-}
-
-func methodCounts(f *beamFile) []Fact {
-	n := make([]int, len(*f.names))
-	for _, m := range f.method {
-		n[m]++
-	}
-	var out []Fact
-	for m, c := range n {
-		if c > 0 {
-			out = append(out, Fact{fmt.Sprintf("gen_method %.40s", cmp.Or((*f.names)[m], "(not said)")), fmt.Sprint(c)})
-		}
-	}
-	return out
 }
 
 // spread adds min, median, mean and max of values.

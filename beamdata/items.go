@@ -23,14 +23,14 @@ type Items struct {
 }
 
 type item struct {
-	split, question, answer string
-	image                   int64
-	pictured                bool                 // image is known
-	cluster                 string               // value of Items.key, else the image
-	counts                  []shapes.AnswerCount // answer_counts; nil where the row is unknown
-	tags                    []string             // of the picture; nil where the row is unknown
-	file                    string               // where it was read,
-	line                    int                  // from 1; 0 where the row is unknown
+	question, answer string
+	image            int64
+	pictured         bool                 // image is known
+	cluster          string               // value of Items.key, else the image
+	counts           []shapes.AnswerCount // answer_counts; nil where the row is unknown
+	tags             []string             // of the picture; nil where the row is unknown
+	file             string               // where it was read,
+	line             int                  // from 1; 0 where the row is unknown
 }
 
 // at returns the item of a row, empty where it is unknown.
@@ -61,7 +61,7 @@ func (b *Bundle) Cluster(row int) string {
 	return x.cluster
 }
 
-// readItems adds the lines of an items.jsonl: {"idx", "split", "image_id", "question", "answer",
+// readItems adds the lines of an items.jsonl: {"idx", "image_id", "question", "answer",
 // "answer_counts", "tags"}; other keys are counted. rows bounds idx: items beyond the table are skipped and counted.
 func (it *Items) readItems(path string, rows int) (outside int, unknown []keycheck.Unknown, err error) {
 	f, err := regular.Open(path)
@@ -76,58 +76,12 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 	}()
 	it.file = path
 	s := jsonstream.New(f)
-	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts", "tags"},
-		[]string{"question_id"})
+	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "image_id", "question", "answer", "answer_counts", "tags"},
+		[]string{"question_id", "split"})
 	for s.Peek() != 0 {
-		idx := int64(-1)
 		var x item
-		if err := s.Object(func(key []byte) error {
-			name := string(key) // reading on overwrites key
-			null, err := s.Null()
-			if null || err != nil {
-				return err
-			}
-			switch name {
-			case "idx":
-				idx, err = s.Integer()
-			case "image_id":
-				x.image, err = s.Integer()
-				x.pictured = true
-				if it.key == "" || it.key == "image_id" {
-					x.cluster = strconv.FormatInt(x.image, 10)
-				}
-			case "split":
-				x.split, err = s.String()
-			case "question":
-				x.question, err = s.String()
-			case "answer":
-				x.answer, err = s.String()
-			case "answer_counts":
-				x.counts = []shapes.AnswerCount{}
-				err = s.Object(func(key []byte) error {
-					name := string(key)
-					n, err := s.Integer()
-					x.counts = append(x.counts, shapes.AnswerCount{Answer: name, Count: int(n)})
-					return err
-				})
-			case "tags":
-				x.tags = []string{}
-				err = s.List(func() error {
-					tag, err := s.String()
-					x.tags = append(x.tags, tag)
-					return err
-				})
-			case it.key:
-				x.cluster, err = s.Scalar()
-			default:
-				keys.See([]byte(name), s.Line)
-				err = s.Skip()
-			}
-			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			return nil
-		}); err != nil {
+		idx, err := x.read(s, keys, it.key)
+		if err != nil {
 			return 0, nil, err
 		}
 		if idx < 0 {
@@ -149,6 +103,56 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		it.rows[idx] = x
 	}
 	return outside, keys.Unknown(), s.Err()
+}
+
+// read reads a line and returns its idx, -1 where it has none. The value of the key cluster is kept; "" = image_id's.
+func (x *item) read(s *jsonstream.Scanner, keys *keycheck.Keys, cluster string) (idx int64, err error) {
+	idx = -1
+	err = s.Object(func(key []byte) (err error) {
+		name := string(key) // reading on overwrites key
+		if null, err := s.Null(); null || err != nil {
+			return err
+		}
+		switch name {
+		case "idx":
+			idx, err = s.Integer()
+		case "image_id":
+			x.image, err = s.Integer()
+			x.pictured = true
+			if cluster == "" || cluster == "image_id" {
+				x.cluster = strconv.FormatInt(x.image, 10)
+			}
+		case "question":
+			x.question, err = s.String()
+		case "answer":
+			x.answer, err = s.String()
+		case "answer_counts":
+			x.counts = []shapes.AnswerCount{}
+			err = s.Object(func(key []byte) error {
+				name := string(key)
+				n, err := s.Integer()
+				x.counts = append(x.counts, shapes.AnswerCount{Answer: name, Count: int(n)})
+				return err
+			})
+		case "tags":
+			x.tags = []string{}
+			err = s.List(func() error {
+				tag, err := s.String()
+				x.tags = append(x.tags, tag)
+				return err
+			})
+		case cluster:
+			x.cluster, err = s.Scalar()
+		default:
+			keys.See([]byte(name), s.Line)
+			err = s.Skip()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return nil
+	})
+	return idx, err
 }
 
 // Facts returns what features may read about the rows of the set's table, where a file says so.

@@ -152,13 +152,13 @@ func (r *Reader) addPools(ids []int64, score, acc []float64, rows int) error {
 	seen := make(map[int64]bool, len(r.IDs))
 	for i, p := range ids {
 		if p < 0 || p >= int64(rows) {
-			return outside(fmt.Sprintf("query %d: pool[%d] = %d", r.IDs[i/K], i%K, p), p, rows)
+			return &outsideError{fmt.Sprintf("query %d: pool[%d] = %d", r.IDs[i/K], i%K, p), p, rows}
 		}
 	}
 	stamp := make([]int32, slices.Max(ids)+1) // stamp[id] = 1 + the last query whose pool holds id
 	for i, q := range r.IDs {
 		if q < 0 || q >= int64(rows) {
-			return outside(fmt.Sprintf("query %d", q), q, rows)
+			return &outsideError{fmt.Sprintf("query %d", q), q, rows}
 		}
 		if seen[q] {
 			return fmt.Errorf("query %d appears twice", q)

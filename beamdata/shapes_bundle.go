@@ -34,8 +34,7 @@ func (l *loader) shapes() error {
 	}
 	l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)
 	b.Items = shapesItems(data.Items, l.opt.Cluster)
-	l.prior = data.Prior
-	b.Shots = data.Options.Shots
+	l.prior, b.Shots = data.Prior, data.Options.Shots
 	set := func(name string, queries []shapes.Query, records bool) (*Set, error) {
 		r := shapesReader(queries)
 		l.addAnswers(r)
@@ -63,8 +62,7 @@ func (l *loader) shapes() error {
 	b.RCE, b.Records = l.limit(b.All.Filter(train)).named("rce"), l.limit(groups)
 	b.Online = b.RCE.named("online")
 	b.Val = b.All.Filter(func(i int) bool { return !train(i) }).named("val")
-	b.EvalName = shapes.Dev
-	b.Synthetic = true
+	b.EvalName, b.Synthetic = shapes.Dev, true
 	b.Notice = "synthetic data: small rendered scenes with generated questions and answers, made for demonstration; give " +
 		"data=okvqa or data=beams for real data"
 	return nil
@@ -144,7 +142,7 @@ func shapesTrajectory(rec shapes.Record) recorded.Trajectory {
 func shapesItems(in []shapes.Item, key string) *Items {
 	items := &Items{rows: make([]item, len(in)), key: key, file: "data=shapes"}
 	for i, x := range in {
-		items.rows[i] = item{split: x.Split, question: x.Question, answer: x.Answer, image: int64(x.Scene), pictured: true, counts: x.Answers}
+		items.rows[i] = item{question: x.Question, answer: x.Answer, image: int64(x.Scene), pictured: true, counts: x.Answers}
 		if key == "" || key == "image_id" {
 			items.rows[i].cluster = strconv.Itoa(x.Scene)
 		}

@@ -104,16 +104,12 @@ func (c *Checkpoint) adapted(o OpenOptions, opt Options) (model Embedder, has bo
 	return model, has, err
 }
 
-// named lists unknown and missing parameters with their treatment; an empty list is left out.
-func named(unknown []string, dropped string, missing []string, kept string) string {
-	var parts []string
-	if len(unknown) > 0 {
-		parts = append(parts, fmt.Sprintf("unknown parameters [%s]%s", strings.Join(unknown, ", "), dropped))
+// named says what is with parameters; nothing where there are none.
+func named(what string, names []string, then string) []string {
+	if len(names) == 0 {
+		return nil
 	}
-	if len(missing) > 0 {
-		parts = append(parts, fmt.Sprintf("missing parameters [%s]%s", strings.Join(missing, ", "), kept))
-	}
-	return strings.Join(parts, ", ")
+	return []string{fmt.Sprintf("%s [%s]%s", what, strings.Join(names, ", "), then)}
 }
 
 // assign copies the file's weights into the policy; fresh ones keep their start.
@@ -124,12 +120,16 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 		return !ok && name != "skip_scale" && name != "learned_scale" && !slices.Contains(fresh, name)
 	})
 	slices.Sort(missing)
-	switch incomplete := len(unknown)+len(missing) > 0; {
-	case incomplete && !o.Strict && o.Warn != nil:
-		o.Warn(fmt.Sprintf("%s: %s (init.strict=false)", c.Path, named(unknown, " were dropped", missing, " keep their initial values")))
-	case incomplete && o.Strict:
+	dropped, kept := " were dropped", " keep their initial values"
+	if o.Strict {
+		dropped, kept = "", ""
+	}
+	switch what := slices.Concat(named("unknown parameters", unknown, dropped), named("missing parameters", missing, kept)); {
+	case len(what) > 0 && o.Strict:
 		return fmt.Errorf("%s: %s (init.strict=false ignores the unknown and keeps the initial values of the missing)", c.Path,
-			named(unknown, "", missing, ""))
+			strings.Join(what, ", "))
+	case len(what) > 0 && o.Warn != nil:
+		o.Warn(fmt.Sprintf("%s: %s (init.strict=false)", c.Path, strings.Join(what, ", ")))
 	}
 	for _, name := range p.params.Names() {
 		if t, ok := c.Weights[name]; ok {

@@ -155,13 +155,7 @@ func (c *Checkpoint) fitsReference(format string) error {
 	}
 	slices.Sort(missing)
 	if len(extra)+len(missing) > 0 {
-		var what []string
-		if len(extra) > 0 {
-			what = append(what, "has no place for ["+strings.Join(extra, ", ")+"]")
-		}
-		if len(missing) > 0 {
-			what = append(what, "needs ["+strings.Join(missing, ", ")+"]")
-		}
+		what := slices.Concat(named("has no place for", extra, ""), named("needs", missing, ""))
 		takes := "format safetensors holds any selector"
 		if len(extra) == 0 && !c.gated() {
 			takes = "want format v2, which has no gate, or safetensors"

@@ -153,10 +153,9 @@ func (c *Checkpoint) facts(dict *tensorfile.Dict) error {
 			}
 		}
 	}
-	if v, ok := dict.Get("kl_beta"); ok {
-		if x, ok := asNumber(v); ok {
-			metrics["kl_beta"] = x
-		}
+	v, _ := dict.Get("kl_beta")
+	if x, ok := asNumber(v); ok {
+		metrics["kl_beta"] = x
 	}
 	if len(metrics) > 0 {
 		text, err := json.Marshal(metrics)
@@ -258,12 +257,10 @@ func (c *Checkpoint) shapes() map[string]string {
 
 // layers counts the attention layers, from 0 without a gap.
 func (c *Checkpoint) layers() int {
-	n := 0
-	for {
+	for n := 0; ; n++ {
 		if _, ok := c.Weights[fmt.Sprintf("cross_attn_layers.%d.in_proj_weight", n)]; !ok {
 			return n
 		}
-		n++
 	}
 }
 

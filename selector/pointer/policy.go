@@ -9,6 +9,7 @@
 package pointer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -65,8 +66,7 @@ func weights(opt Options, d int) []weight {
 	h := opt.HiddenDim
 	var w []weight
 	if opt.Skip.Enabled {
-		w = append(w, weight{name: "skip_scale", shape: []int{1}, start: constant(1)})
-		w = append(w, relationWeights(opt.Relation, d)...)
+		w = append([]weight{{name: "skip_scale", shape: []int{1}, start: constant(1)}}, relationWeights(opt.Relation, d)...)
 	}
 	w = append(w, opt.Features.weights()...)
 	if !opt.encodes() {
@@ -87,13 +87,11 @@ func weights(opt Options, d int) []weight {
 	if opt.Skip.Enabled {
 		w = append(w, weight{name: "learned_scale", shape: []int{1}, start: constant(opt.Skip.LearnedScale)})
 	}
-	w = append(w, headWeights(opt, h)...)
-	w = append(w, slotWeights(opt, h)...)
+	w = slices.Concat(w, headWeights(opt, h), slotWeights(opt, h))
 	if kind := diversities(opt.Diversity.Kind); kind != nil {
 		w = append(w, kind.weights(opt, h)...)
 	}
-	w = append(w, opt.Coarse.weights(h)...)
-	return append(w, opt.Stop.weights(h)...)
+	return slices.Concat(w, opt.Coarse.weights(h), opt.Stop.weights(h))
 }
 
 // New returns a freshly initialised selector for d-wide embeddings. The weights depend on seed only.
@@ -135,11 +133,7 @@ func newPolicy(model Embedder, opt Options, d int, seed int64, device string, dt
 	}
 	for _, w := range weights(opt, d) {
 		values := make([]float32, p.params.Get(w.name).Numel())
-		stream := w.name
-		if w.stream != "" {
-			stream = w.stream
-		}
-		w.start(rng.New(seed, "init "+stream), w.shape, values)
+		w.start(rng.New(seed, "init "+cmp.Or(w.stream, w.name)), w.shape, values)
 		if err := p.params.Set(w.name, values); err != nil {
 			return nil, err
 		}

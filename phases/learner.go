@@ -24,9 +24,7 @@ type Learner struct {
 	total    int // optimizer steps of the whole phase
 	groups   []lrGroup
 
-	sent  [2][]float32 // of processes: memory for the messages that are under way
-	whole []float32    // and for what rank 0 makes of them
-
+	sender     *torchx.Ahead         // of its gradient to other processes, during backward passes (early.go)
 	recordings map[string]*recording // of steps, by Key and layout (record.go)
 	remarked   bool                  // the log says why steps are not recorded
 }
@@ -177,6 +175,9 @@ func (l *Learner) Free() {
 	}
 	for _, r := range l.recordings {
 		r.free()
+	}
+	if l.sender != nil {
+		l.sender.Free()
 	}
 	l.Optimizer.Free()
 	for _, part := range l.Frozen {

@@ -186,7 +186,7 @@ type Env struct {
 	// many; nil: this one computes all. Rank 0 alone writes, judges and looks at files.
 	Shards    int
 	Ranks     *ranks.Group
-	Devices   *torchx.NCCL // nil: tensors go between processes as messages
+	Peers     torchx.Peers // by which Ranks exchange tensors
 	Backwards bool         // this process computes its shards in the other order
 	// LookAhead makes Steps work ahead even without CUDA graphs. It gains nothing: a test checks that no number changes.
 	LookAhead bool

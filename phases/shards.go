@@ -1,7 +1,6 @@
 package phases
 
 import (
-	"runtime"
 	"slices"
 	"unsafe"
 
@@ -124,10 +123,10 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	from, to := l.env.own()
 	own, leaves := make([][]passed, to-from), make([]*torchx.Tensor, to-from)
 	turns := l.env.turn(to - from)
-	g := gradients{of: l}
+	g := gradients{of: l, ahead: newAhead(l)}
 	nodes := ranks.Sums(l.env.shards(), from, to, func(i int) *torchx.Tensor {
 		for leaves[i-from] == nil { // one, but where the other order is taken
-			own[turns[0]], leaves[turns[0]] = g.compute(w.shards[turns[0]])
+			own[turns[0]], leaves[turns[0]] = g.compute(w.shards[turns[0]], len(turns) == 1)
 			turns = turns[1:]
 		}
 		return leaves[i-from]
@@ -135,34 +134,33 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	if err := g.sum(nodes); err != nil {
 		return err
 	}
-	part := partial{Passed: slices.Concat(own...)}
-	if l.env.Ranks.First() {
-		squares, err := l.squares()
-		if err != nil {
-			return err
-		}
-		part.Squares = squares.Item()
+	if err := l.prepare(); err != nil {
+		return err
 	}
-	all, err := ranks.Gather(l.env.Ranks, "the losses of a step", part, nil)
+	all, err := ranks.Gather(l.env.Ranks, "the losses of a step", partial{slices.Concat(own...), l.Optimizer.GradientParts()}, nil)
 	if err != nil {
 		return err
 	}
+	squares := 0.0
 	var losses []float64
 	var read [][]float64
 	for _, part := range all {
+		for _, of := range part.Squares {
+			squares += of
+		}
 		for _, of := range part.Passed {
 			f.spans, losses, read = append(f.spans, of.Span), append(losses, of.Loss), append(read, of.Read...)
 		}
 	}
-	moments, err := l.updateOwn(all[0].Squares, losses, f.lr)
-	f.read = append([][]float64{{all[0].Squares}, {moments}, losses}, read...)
+	moments, err := l.updateOwn(squares, losses, f.lr)
+	f.read = append([][]float64{{squares}, {moments}, losses}, read...)
 	return err
 }
 
-// partial are a process's numbers of a step; Squares is Σ g², of rank 0.
+// partial are a process's numbers of a step; Squares are parts of Σ g², of its share.
 type partial struct {
 	Passed  []passed
-	Squares float64
+	Squares []float64
 }
 
 // updateOwn updates the parameters that are this process's share, and takes those of the others from them. It returns Σ m².
@@ -174,59 +172,11 @@ func (l *Learner) updateOwn(squares float64, losses []float64, lr float64) (mome
 		of = on(losses).To(torchx.Float32)
 	}
 	l.Optimizer.StepClipped(lr, l.clip, on([]float64{squares}), of, !l.env.AllowNonFinite)
-	group := l.env.Ranks
-	parts, err := gathered(group, "the moments of a step", l.Optimizer.MomentParts(), nil)
-	if err != nil || group == nil {
-		return l.Params.AddSquares(parts), err
+	parts, err := gathered(l.env.Ranks, "the moments of a step", l.Optimizer.MomentParts(), nil)
+	if err == nil && l.env.Ranks != nil {
+		err = l.spread()
 	}
-	if l.env.Devices != nil {
-		if err := l.spreadOnDevices(); err != nil {
-			return 0, group.Why(err)
-		}
-		return l.Params.AddSquares(parts), nil
-	}
-	pieces := l.pieces()
-	err = group.Combine("the weights of a step", len(pieces),
-		func(i int) []byte {
-			of := &l.sent[i%2]
-			*of = l.values((*of)[:0], like, l.share(group.Rank(), pieces[i]))
-			return bytesOf(*of)
-		},
-		func(i int, all [][]byte) [][]byte {
-			l.whole = l.whole[:0]
-			for _, theirs := range all {
-				l.whole = append(l.whole, floatsOf(theirs)...)
-			}
-			parts := slices.Repeat([][]byte{bytesOf(l.whole)}, len(all))
-			for rank := range parts {
-				if l.share(rank, pieces[i]) == pieces[i] { // it has them
-					parts[rank] = nil
-				}
-			}
-			return parts
-		},
-		func(i int, whole []byte) {
-			if len(whole) > 0 {
-				l.set(like, pieces[i], whole)
-			}
-		})
 	return l.Params.AddSquares(parts), err
-}
-
-// pieces are the parts of the flat buffers that processes exchange at a time: no message is as large as the model.
-func (l *Learner) pieces() (all []Span) {
-	const largest = 1 << 20
-	for from, to := range objective.Spans(l.Params.Numel(), new(largest)) {
-		all = append(all, Span{from, to})
-	}
-	return all
-}
-
-// share is what a process updates of a piece; it may be empty.
-func (l *Learner) share(rank int, piece Span) Span {
-	from, to := l.Params.Share(rank, l.env.Ranks.Size())
-	from = min(max(from, piece.From), piece.To)
-	return Span{from, max(from, min(to, piece.To))}
 }
 
 // partOf is a part of a flat buffer.
@@ -234,40 +184,27 @@ func partOf(of torchx.Tensor, part Span) torchx.Tensor {
 	return torchx.Narrow(of, 0, part.From, part.To-part.From)
 }
 
-// values appends a part of a flat buffer to numbers of the host, and set sets one.
-func (l *Learner) values(to []float32, of torchx.Tensor, part Span) []float32 {
-	n := part.To - part.From
-	if n == 0 {
-		return to
-	}
-	defer torchx.Scope()()
-	to = slices.Grow(to, n)[:len(to)+n]
-	torchx.Copy(torchx.FromStatic(to[len(to)-n:], n), partOf(of, part))
-	runtime.KeepAlive(to)
-	return to
-}
-
-func (l *Learner) set(of torchx.Tensor, part Span, values []byte) {
-	defer torchx.Scope()()
-	torchx.Copy(partOf(of, part), torchx.FromStatic(floatsOf(values), part.To-part.From))
-	runtime.KeepAlive(values)
-}
-
 // gradients are those of shards and their sums. The one that is computed last lies in the parameters' own buffer, until another is
 // computed there: it is a pointer to no tensor.
 type gradients struct {
-	of   *Learner
-	here *torchx.Tensor // in the buffer
+	of    *Learner
+	here  *torchx.Tensor // in the buffer
+	ahead *ahead         // nil: processes exchange them behind the passes
 }
 
-// compute makes the passes of a shard and returns their numbers and their gradient.
-func (g *gradients) compute(of shard) ([]passed, *torchx.Tensor) {
+// compute makes the passes of a shard, this process's last or another, and returns their numbers and their gradient.
+func (g *gradients) compute(of shard, last bool) (numbers []passed, gradient *torchx.Tensor) {
 	defer torchx.Scope()()
 	if g.here != nil {
 		*g.here = torchx.Own(torchx.Scale(g.of.Params.Grad(), 1)) // a copy
 	}
 	g.here = new(torchx.Tensor)
-	return g.of.numbers(of), g.here
+	if g.ahead == nil {
+		return g.of.numbers(of), g.here
+	}
+	g.ahead.during(g, last, func() { numbers = g.of.numbers(of) })
+	g.ahead.earlier = append(g.ahead.earlier, g.here)
+	return numbers, g.here
 }
 
 // at is where a gradient lies.
@@ -283,8 +220,13 @@ func (g *gradients) add(a, b *torchx.Tensor) *torchx.Tensor {
 	if b == g.here {
 		a, b = b, a
 	}
-	torchx.AddTo(g.at(a), *b)
+	if g.ahead == nil || !g.ahead.over {
+		torchx.AddTo(g.at(a), *b)
+	}
 	b.Free()
+	if g.ahead != nil {
+		g.ahead.earlier = append(g.ahead.earlier[:len(g.ahead.earlier)-2], a)
+	}
 	return a
 }
 
@@ -303,81 +245,27 @@ func (l *Learner) numbers(s shard) []passed {
 	return out
 }
 
-// sum puts the sum of all shards into the gradient: the whole at rank 0, elsewhere what the process updates. nodes are the sums of this
-// process's shards, which it frees.
-func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
-	l := g.of
-	grad, group := l.Params.Grad(), l.env.Ranks
-	if group == nil { // one node, in the buffer
-		return nil
-	}
-	defer func() {
-		for _, node := range nodes {
-			node.Sum.Free()
-		}
-	}()
-	pieces := l.pieces()
-	if l.env.Devices != nil {
-		for _, piece := range pieces {
-			if err := g.sumOnDevices(nodes, piece); err != nil {
-				return group.Why(err)
-			}
-		}
-		return nil
-	}
-	return group.Combine("the gradient of a step", len(pieces),
-		func(i int) []byte {
-			of := &l.sent[i%2]
-			*of = (*of)[:0]
-			for _, node := range nodes {
-				*of = l.values(*of, g.at(node.Sum), pieces[i])
-			}
-			return bytesOf(*of)
-		},
-		func(i int, all [][]byte) [][]byte { return l.sumPiece(pieces[i], all) },
-		func(i int, sum []byte) {
-			own := l.share(group.Rank(), pieces[i])
-			if group.First() {
-				own = pieces[i]
-			}
-			l.set(grad, own, sum)
-		})
-}
-
-// sumPiece adds the nodes of all processes, and returns for each what it needs of the sum.
-func (l *Learner) sumPiece(piece Span, all [][]byte) (parts [][]byte) {
-	defer torchx.Scope()()
-	size := 4 * (piece.To - piece.From)
-	sum := l.sumOf(func(rank, i int) torchx.Tensor {
-		return torchx.ToLike(torchx.FromStatic(floatsOf(all[rank][i*size:][:size]), size/4), l.Params.Grad())
-	})
-	l.whole = l.values(l.whole[:0], sum, Span{0, piece.To - piece.From})
-	whole := bytesOf(l.whole)
-	runtime.KeepAlive(all)
-	for rank := range all {
-		part := l.share(rank, piece)
-		parts = append(parts, whole[4*(part.From-piece.From):4*(part.To-piece.From)])
-	}
-	parts[0] = whole // it makes Σ g²
-	return parts
-}
-
 // sumOf returns the sum of all processes' nodes; of gives the i-th node of a rank, which becomes part of the sum.
 func (l *Learner) sumOf(of func(rank, i int) torchx.Tensor) torchx.Tensor {
-	n, size := l.env.shards(), l.env.Ranks.Size()
 	var all []ranks.Node[torchx.Tensor]
-	for rank := range size {
-		from, to := ranks.Part(n, rank, size)
-		nodes := ranks.Sums(n, from, to, func(int) (none torchx.Tensor) { return none }, func(a, _ torchx.Tensor) torchx.Tensor { return a })
+	for rank := range l.env.Ranks.Size() {
+		nodes := l.env.nodes(rank)
 		for i := range nodes {
 			nodes[i].Sum = of(rank, i)
 		}
 		all = append(all, nodes...)
 	}
-	return ranks.Total(n, all, func(a, b torchx.Tensor) torchx.Tensor {
+	return ranks.Total(l.env.shards(), all, func(a, b torchx.Tensor) torchx.Tensor {
 		torchx.AddTo(a, b)
 		return a
 	})
+}
+
+// nodes are the nodes of the tree that a process computes.
+func (e *Env) nodes(rank int) []ranks.Node[torchx.Tensor] {
+	from, to := ranks.Part(e.shards(), rank, e.Ranks.Size())
+	first := func(a, _ torchx.Tensor) torchx.Tensor { return a }
+	return ranks.Sums(e.shards(), from, to, func(int) (none torchx.Tensor) { return none }, first)
 }
 
 // bytesOf and floatsOf look at the same memory: processes of a run have one byte order, as their fingerprint says.

@@ -128,14 +128,16 @@ func (s *PhaseState) join(by *ranks.Group) error {
 	if by == nil {
 		return nil
 	}
-	moments := []*[]float32{&s.M, &s.V}
-	joined := func(_ int, all [][]byte) [][]byte {
-		made := make([][]byte, len(all))
-		made[0] = slices.Concat(all...)
-		return made
+	for _, moments := range []*[]float32{&s.M, &s.V} {
+		all, err := by.Collect("the moments of a state", bytesOf(*moments))
+		if err != nil {
+			return err
+		}
+		if by.First() {
+			*moments = floatsOf(slices.Concat(all...))
+		}
 	}
-	return by.Combine("the moments of a state", len(moments), func(i int) []byte { return bytesOf(*moments[i]) }, joined,
-		func(i int, made []byte) { *moments[i] = floatsOf(made) })
+	return nil
 }
 
 // saveFolder writes a folder in one step: it is complete or absent.

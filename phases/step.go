@@ -125,16 +125,16 @@ func (l *Learner) descend(w *work, lr float64) ([]torchx.Tensor, error) {
 
 // update makes the optimizer step by the gradient of the whole batch. It returns Σ g², Σ m² and the losses [n].
 func (l *Learner) update(losses torchx.Tensor, lr float64) ([]torchx.Tensor, error) {
-	squares, err := l.squares()
-	if err == nil {
-		l.Optimizer.StepClipped(lr, l.clip, squares, losses, !l.env.AllowNonFinite)
-		return []torchx.Tensor{squares, l.Optimizer.MomentSquares(), losses}, nil
+	if err := l.prepare(); err != nil {
+		return nil, err
 	}
-	return nil, err
+	squares := torchx.SumSquares(l.Params.Grad())
+	l.Optimizer.StepClipped(lr, l.clip, squares, losses, !l.env.AllowNonFinite)
+	return []torchx.Tensor{squares, l.Optimizer.MomentSquares(), losses}, nil
 }
 
-// squares returns Σ g² of the gradient of the whole batch, without that of frozen parameters.
-func (l *Learner) squares() (torchx.Tensor, error) {
+// prepare leaves frozen parameters no gradient, but that of a hook.
+func (l *Learner) prepare() error {
 	for _, part := range l.Frozen {
 		torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))
 	}
@@ -142,7 +142,7 @@ func (l *Learner) squares() (torchx.Tensor, error) {
 		hook.Backward(l)
 	}
 	if torchx.Tracing() {
-		return torchx.Tensor{}, errTraced
+		return errTraced
 	}
-	return torchx.SumSquares(l.Params.Grad()), nil
+	return nil
 }

@@ -172,7 +172,7 @@ same() {
 # NCCL takes two processes of one GPU for a mistake, unless they say that they are on two machines.
 # shellcheck disable=SC2016 # of the inner shell
 pair='RANK=1 NCCL_HOSTID=b "$@" & RANK=0 NCCL_HOSTID=a "$@"; code=$?; wait $! && exit $code'
-# spread POLICY HOW: a run of two shards. HOW is its processes and how they exchange tensors: 1_tcp, 2_tcp, 2_nccl, pair_nccl.
+# spread POLICY HOW: a run of two shards. HOW is its processes and how they exchange tensors: 1_gloo, 2_gloo, 2_nccl, pair_nccl.
 spread() {
 	local policy=$1 how=$2 dir=$out/processes-$1-$2 processes=${2%_*} by=()
 	if [ "$processes" = pair ]; then
@@ -186,7 +186,7 @@ spread() {
 		{ echo "$policy $how:"; tail -n 3 "$dir.log"; return 1; }
 }
 part_processes() {
-	local policy how bad=0 ways='1_tcp 2_tcp'
+	local policy how bad=0 ways='1_gloo 2_gloo'
 	if ! grep -q 'by NCCL' "$out/doctor.log"; then
 		note "NCCL not tried: no libnccl.so.2"
 		bad=1
@@ -200,8 +200,8 @@ part_processes() {
 			if ! spread $policy "$how"; then
 				bad=1
 				note "$policy $how failed"
-			elif [ "$how" != 1_tcp ]; then
-				same "$out/processes-$policy-1_tcp" "$out/processes-$policy-$how" "$policy ${how#*_}" || bad=1
+			elif [ "$how" != 1_gloo ]; then
+				same "$out/processes-$policy-1_gloo" "$out/processes-$policy-$how" "$policy ${how#*_}" || bad=1
 			fi
 		done
 	done

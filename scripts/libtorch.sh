@@ -62,6 +62,12 @@ if [ -e "$lib/libtorch_cuda.so" ]; then
 	if [ -n "$cuda" ]; then defs=; fi
 fi
 
+# Processes of a run exchange tensors by libtorch's gloo, which a build of libtorch may lack.
+gloo=
+if [ -e "$include/torch/csrc/distributed/c10d/ProcessGroupGloo.hpp" ] && grep -qs _ZN4c10d16ProcessGroupGlooC1 "$lib/libtorch_cpu.so"; then
+	gloo=' -DFULCRUM_GLOO'
+fi
+
 # at::parallel_for is OpenMP in the headers; it must run on libtorch's own OpenMP library.
 openmp=-lgomp
 for file in "$lib"/libgomp*.so* "$lib"/../../torch.libs/libgomp*.so* "$lib"/libiomp5.so; do
@@ -78,6 +84,6 @@ if [ "$include" != /usr/include ]; then includes="-isystem $include $includes"; 
 cat <<EOF
 TORCH_VERSION = $(number MAJOR).$(number MINOR).$(number PATCH)
 TORCH_LIB = $lib
-TORCH_CXXFLAGS = -O2 -fno-math-errno -fno-trapping-math -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi $includes$cuda
+TORCH_CXXFLAGS = -O2 -fno-math-errno -fno-trapping-math -fPIC -fopenmp -pthread -std=$std -D_GLIBCXX_USE_CXX11_ABI=$abi $includes$cuda$gloo
 TORCH_LDFLAGS = -shared -pthread -Wl,-Bsymbolic-functions $defs -L$lib -Wl,-rpath,$lib -Wl,--no-as-needed $libs $openmp
 EOF

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"strings"
@@ -53,6 +54,7 @@ type machineJSON struct {
 	Threads  int          `json:"threads"`
 	Build    []string     `json:"build"`    // how libtorch was built
 	CUDA     []deviceJSON `json:"cuda"`     // empty: none can be used
+	Gloo     bool         `json:"gloo"`     // libtorch has it
 	NCCL     string       `json:"nccl"`     // its version; "": there is none
 	Products bool         `json:"products"` // matrix products are right, on the CPU and on cuda:0
 }
@@ -86,6 +88,7 @@ func examined() (*machineJSON, error) {
 	for line := range strings.SplitSeq(strings.TrimSpace(torchx.BuildConfig()), "\n") {
 		m.Build = append(m.Build, strings.TrimSpace(line))
 	}
+	m.Gloo = torchx.GlooBuilt()
 	m.NCCL, _ = torchx.NCCLVersion() // "": none
 	devices := []string{"cpu"}
 	if torchx.CUDAAvailable() {
@@ -131,11 +134,15 @@ func (m *machineJSON) text(verbose bool) string {
 	}
 	line("libtorch", "%s", m.Libtorch)
 	line("threads", "%d", m.Threads)
-	if m.NCCL == "" {
-		line("processes", "exchange over TCP (no libnccl.so.2 for parallel.backend=nccl)")
-	} else {
-		line("processes", "exchange over TCP, or by NCCL %s (parallel.backend=nccl)", m.NCCL)
+	by := []string{}
+	if m.Gloo {
+		by = append(by, "by gloo")
 	}
+	if m.NCCL != "" {
+		by = append(by, "by NCCL "+m.NCCL)
+	}
+	none := "by nothing: libtorch has no gloo, and there is no libnccl.so.2"
+	line("processes", "exchange tensors %s (parallel.backend)", cmp.Or(strings.Join(by, ", or "), none))
 	if verbose {
 		for _, text := range m.Build {
 			line("", "%s", text)

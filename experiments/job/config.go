@@ -100,7 +100,7 @@ func DefaultConfig(e Entries) *Config {
 		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
 		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(),
-		Parallel:   ParallelOptions{Processes: 1, Backend: "tcp", TimeoutSeconds: 30},
+		Parallel:   ParallelOptions{Processes: 1, Backend: "auto", TimeoutSeconds: 30},
 		Checkpoint: phases.DefaultCheckpointOptions(),
 		Report:     record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 		Entries: e,

@@ -13,8 +13,8 @@ type ParallelOptions struct {
 	// parts of whole groups that a step is cut into, for at most as many processes; a run's bytes depend on these, not on the
 	// processes; null = 1
 	Shards *int `koanf:"shards" range:"[1,4096]"`
-	// how the tensors of a step go between processes: tcp, or nccl from GPU to GPU
-	Backend string `koanf:"backend" enum:"tcp,nccl" also:"distributed_backend,ddp_backend,auto=tcp,gloo=tcp" when:"shards"`
+	// how tensors go between processes: by gloo, or nccl from GPU to GPU; auto: nccl where each has a GPU
+	Backend string `koanf:"backend" enum:"auto,gloo,nccl" also:"distributed_backend,ddp_backend,tcp=gloo" when:"shards"`
 	// silence, in seconds, after which a process counts as dead; a step may take longer
 	TimeoutSeconds float64 `koanf:"timeout_seconds" range:"[1,86400]" when:"shards"`
 }

@@ -47,12 +47,38 @@ func (j *Job) Alike(env *phases.Env) error {
 	return nil
 }
 
-// JoinDevices lets the processes exchange tensors as the configuration says; those of a proof do it by messages.
-func (j *Job) JoinDevices(env *phases.Env) error {
-	if env.Ranks == nil || env.Backwards || j.Config.Parallel.Backend != "nccl" {
+// JoinPeers lets the processes exchange tensors as the configuration says; those of a proof do it by gloo.
+func (j *Job) JoinPeers(env *phases.Env) error {
+	if env.Ranks == nil {
 		return nil
 	}
-	return env.JoinDevices(j.Device)
+	backend := j.Config.Parallel.Backend
+	if env.Backwards {
+		backend = "gloo"
+	}
+	if backend == "auto" {
+		var err error
+		if backend, err = j.backend(env); err != nil {
+			return err
+		}
+	}
+	j.Logf("the tensors of a step go between processes by %s", backend)
+	return env.JoinPeers(backend, j.Device)
+}
+
+// backend is nccl where every process has a GPU of its own and finds NCCL, and gloo elsewhere.
+func (j *Job) backend(env *phases.Env) (string, error) {
+	gpu := ""
+	if _, cuda := torchx.CUDAIndex(j.Device); cuda {
+		if _, err := torchx.NCCLVersion(); err == nil {
+			gpu = env.Ranks.Hosts()[env.Ranks.Rank()] + " " + j.Device
+		}
+	}
+	all, err := ranks.Gather(env.Ranks, "the GPUs of processes", gpu, nil)
+	if set := list.Set(all); set[""] || len(set) < len(all) {
+		return "gloo", err
+	}
+	return "nccl", err
 }
 
 // without are the overrides of a that b lacks.

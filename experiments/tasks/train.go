@@ -60,7 +60,7 @@ func train(ctx context.Context, j *job.Job) error {
 	if err := j.Alike(env); err != nil {
 		return err
 	}
-	if err := j.JoinDevices(env); err != nil {
+	if err := j.JoinPeers(env); err != nil {
 		return err
 	}
 	j.Begun = true

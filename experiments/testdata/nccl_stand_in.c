@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -70,15 +69,19 @@ int ncclCommInitRank(comm **out, int size, id of, int rank) {
   return 0;
 }
 
-static int move(comm *c, int fd, char *at, size_t n, int out) {
-  while (n > 0) {
-    if (atomic_load(&c->aborted)) return 1;
-    struct pollfd p = {fd, out ? POLLOUT : POLLIN, 0};
-    if (poll(&p, 1, 20) <= 0) continue;
-    const ssize_t done = out ? write(fd, at, n) : read(fd, at, n);
-    if (done < 0 && errno != EAGAIN && errno != EINTR) return 3;
-    if (done > 0) at += done, n -= (size_t)done;
-  }
+// Operations between ncclGroupStart and ncclGroupEnd are under way at once.
+static struct {
+  comm *of;
+  int fd, out;
+  char *at;
+  size_t n;
+} begun[1024];
+static int count;
+
+static int begin(comm *c, int fd, char *at, size_t n, int out) {
+  if (count == 1024) return 3;
+  begun[count].of = c, begun[count].fd = fd, begun[count].at = at, begun[count].n = n, begun[count].out = out;
+  count++;
   return 0;
 }
 int ncclSend(const void *x, size_t n, int type, int peer, comm *c, void *stream) {
@@ -88,17 +91,28 @@ int ncclSend(const void *x, size_t n, int type, int peer, comm *c, void *stream)
     say("hung", "here");
     for (;;) pause();
   }
-  return move(c, c->to[peer], (char *)(uintptr_t)x, n, 1);
+  return begin(c, c->to[peer], (char *)(uintptr_t)x, n, 1);
 }
 int ncclRecv(void *x, size_t n, int type, int peer, comm *c, void *stream) {
   (void)type, (void)stream;
-  return move(c, c->from[peer], x, n, 0);
+  return begin(c, c->from[peer], x, n, 0);
 }
-int ncclBroadcast(const void *x, void *y, size_t n, int type, int root, comm *c, void *stream) {
-  say("asked", "broadcast");
-  if (c->rank != root) return ncclRecv(y, n, type, root, c, stream);
-  for (int peer = 0; peer < c->size; peer++)
-    if (peer != root && ncclSend(x, n, type, peer, c, stream) != 0) return 3;
+int ncclGroupStart(void) { return count = 0; }
+int ncclGroupEnd(void) {
+  for (int left = count; left > 0;) {
+    left = 0;
+    for (int i = 0; i < count; i++) {
+      int first = 1; // of those that use its pipe
+      for (int j = 0; j < i; j++) first &= begun[j].fd != begun[i].fd || begun[j].n == 0;
+      if (begun[i].n == 0 || !first) continue;
+      if (atomic_load(&begun[i].of->aborted)) return 1;
+      const ssize_t done = begun[i].out ? write(begun[i].fd, begun[i].at, begun[i].n) : read(begun[i].fd, begun[i].at, begun[i].n);
+      if (done < 0 && errno != EAGAIN && errno != EINTR) return 3;
+      if (done > 0) begun[i].at += done, begun[i].n -= (size_t)done;
+    }
+    for (int i = 0; i < count; i++) left += begun[i].n > 0;
+    if (left > 0) usleep(100);
+  }
   return 0;
 }
 int ncclCommGetAsyncError(comm *c, int *state) {

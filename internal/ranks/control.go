@@ -11,6 +11,7 @@ import (
 // beat is a heartbeat. It says where a process is, not how long a step may take: a process that is heard is healthy.
 type beat struct {
 	Doing  string // the exchange that it is in; "": it computes
+	Seq    uint64 // its number
 	Done   bool   // the run is over for it
 	Failed *Error // it, or a process that it knows of, has failed
 }
@@ -38,7 +39,7 @@ func (g *Group) watch() {
 				}
 				var b beat
 				if doing := g.doing.Load(); doing != nil {
-					b.Doing = *doing
+					b = *doing
 				}
 				g.tell(b)
 			}
@@ -81,6 +82,10 @@ func (g *Group) listen(l *link) {
 		if b.Done {
 			return
 		}
+		if mine := g.doing.Load(); mine != nil && b.Doing != "" && b.Seq == mine.Seq && b.Doing != mine.Doing {
+			g.fail(&Error{l.rank, g.hosts[l.rank], fmt.Sprintf("it is in %s, and rank %d in %s", what(b.Doing, b.Seq), g.rank,
+				what(mine.Doing, mine.Seq))})
+		}
 	}
 }
 
@@ -103,7 +108,7 @@ func (g *Group) silent(l *link, err error) *Error {
 	if b := l.last.Load(); b != nil {
 		where = "last heard while it computed"
 		if b.Doing != "" {
-			where = "last heard in " + b.Doing
+			where = "last heard in " + what(b.Doing, b.Seq)
 		}
 	}
 	what := "it ended without a word"

@@ -37,18 +37,15 @@ func send(to *bufio.Writer, frames ...frame) error {
 	return to.Flush()
 }
 
-// receive reads a frame, its body into the memory of the last one where that is large enough.
-func receive(from *bufio.Reader, last *[]byte) (f frame, err error) {
+// receive reads a frame.
+func receive(from *bufio.Reader) (f frame, err error) {
 	if err := receiveValue(from, &f); err != nil {
 		return f, err
 	}
 	if f.Size < 0 {
 		return f, fmt.Errorf("a message of %d bytes: this is no process of a run", f.Size)
 	}
-	if f.Size > cap(*last) {
-		*last = make([]byte, f.Size)
-	}
-	f.Body = (*last)[:f.Size]
+	f.Body = make([]byte, f.Size)
 	_, err = io.ReadFull(from, f.Body)
 	return f, err
 }

@@ -4,11 +4,10 @@ import (
 	"bufio"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"fulcrum/internal/list"
 )
 
 // Group is the processes of a run that have met. nil: there is one.
@@ -18,10 +17,9 @@ type Group struct {
 	timeout time.Duration // of a process's silence
 	links   []*link       // of rank 0: to each rank, nil to itself; of another: to rank 0
 
-	turn   sync.Mutex             // exchanges come one after the other
-	memory [][]byte               // of what Combine receives, by rank
-	seq    uint64                 // exchanges begun
-	doing  atomic.Pointer[string] // the exchange that this process is in; nil: none
+	turn  sync.Mutex           // exchanges come one after the other
+	seq   uint64               // exchanges begun
+	doing atomic.Pointer[beat] // the exchange that this process is in; nil: none
 
 	left   atomic.Bool           // this process waits for the end of rank 0
 	exited func(rank int) string // how a process that this one has started has ended; nil: it has started none
@@ -49,36 +47,29 @@ func newLink(rank int, data, control net.Conn, in, hears *bufio.Reader) *link {
 		says: bufio.NewWriter(control), over: make(chan struct{})}
 }
 
-func (f frame) what() string { return fmt.Sprintf("%s (exchange %d)", f.Name, f.Seq) }
+func (f frame) what() string { return what(f.Name, f.Seq) }
 
-// lead is rank 0's share of an exchange.
-func (g *Group) lead(mine frame, of func([][]byte) [][]byte, memory [][]byte) ([]frame, error) {
+func what(name string, seq uint64) string { return fmt.Sprintf("%s (exchange %d)", name, seq) }
+
+// lead is rank 0's share of an exchange, whose messages it spreads or keeps.
+func (g *Group) lead(mine frame, spread bool) ([]frame, error) {
 	all := []frame{mine}
-	failed := mine.Failed != ""
 	for _, l := range g.links[1:] {
-		f, err := receive(l.in, &memory[l.rank])
+		f, err := receive(l.in)
 		if err != nil {
 			return nil, g.lost(l, err)
 		}
 		if f.Name != mine.Name || f.Seq != mine.Seq {
 			return nil, g.fail(&Error{l.rank, g.hosts[l.rank], fmt.Sprintf("it is in %s, and rank 0 in %s", f.what(), mine.what())})
 		}
-		all, failed = append(all, f), failed || f.Failed != ""
-	}
-	var made [][]byte // for each
-	if of != nil && !failed {
-		made = of(list.Map(all, func(f frame) []byte { return f.Body }))
-		all[0].Body = made[0]
+		all = append(all, f)
 	}
 	for _, l := range g.links[1:] {
-		reply := make([]frame, len(all))
-		for rank, f := range all {
-			if reply[rank] = f; rank == l.rank || of != nil && rank > 0 {
+		reply := slices.Clone(all)
+		for rank := range reply {
+			if rank == l.rank || !spread {
 				reply[rank].Body = nil // it has it, or does not want it
 			}
-		}
-		if made != nil {
-			reply[0].Body = made[l.rank]
 		}
 		if err := send(l.out, reply...); err != nil {
 			return nil, g.lost(l, err)
@@ -88,23 +79,18 @@ func (g *Group) lead(mine frame, of func([][]byte) [][]byte, memory [][]byte) ([
 }
 
 // follow is the share of any other rank.
-func (g *Group) follow(mine frame, memory [][]byte) ([]frame, error) {
+func (g *Group) follow(mine frame) ([]frame, error) {
 	if err := send(g.links[0].out, mine); err != nil {
 		return nil, g.lost(g.links[0], err)
 	}
-	return g.answer(mine.Body, memory)
-}
-
-// answer reads rank 0's answer to a message.
-func (g *Group) answer(message []byte, memory [][]byte) ([]frame, error) {
 	all := make([]frame, len(g.hosts))
 	for rank := range all {
 		var err error
-		if all[rank], err = receive(g.links[0].in, &memory[rank]); err != nil {
+		if all[rank], err = receive(g.links[0].in); err != nil {
 			return nil, g.lost(g.links[0], err)
 		}
 	}
-	all[g.rank].Body = message
+	all[g.rank].Body = mine.Body
 	return all, nil
 }
 

@@ -107,7 +107,7 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 			go greet(conn, guests, done)
 		}
 	}()
-	g := &Group{hosts: make([]string, p.Size), memory: make([][]byte, p.Size), timeout: timeout, links: make([]*link, p.Size),
+	g := &Group{hosts: make([]string, p.Size), timeout: timeout, links: make([]*link, p.Size),
 		ended: make(chan struct{}), exited: exited}
 	g.hosts[0] = hostname()
 	var data, control [][]guest = make([][]guest, p.Size), make([][]guest, p.Size)
@@ -259,7 +259,7 @@ func join(ctx context.Context, p *Place) (*Group, error) {
 		}
 		conns[i].SetReadDeadline(time.Time{})
 	}
-	g := &Group{rank: p.Rank, hosts: w.Hosts, memory: make([][]byte, p.Size), timeout: w.Timeout, ended: make(chan struct{}),
+	g := &Group{rank: p.Rank, hosts: w.Hosts, timeout: w.Timeout, ended: make(chan struct{}),
 		links: []*link{newLink(0, conns[0], conns[1], in[0], in[1])}}
 	g.watch()
 	return g, nil

@@ -11,7 +11,9 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"time"
 )
 
 // Exchange gives every process the messages of all, by rank. Every process calls it, in one order and with the same name; where names
@@ -20,75 +22,49 @@ func (g *Group) Exchange(name string, message []byte, failed error) ([][]byte, e
 	if g == nil {
 		return [][]byte{message}, failed
 	}
-	return g.round(name, message, failed, nil)
+	return g.round(name, message, failed, true)
 }
 
-// Combine gives each process n times what rank 0 makes for it of the messages of all, both by rank. While one is answered the next is on
-// its way: a message stays as it is until the one after next is asked for, an answer until the next.
-func (g *Group) Combine(name string, n int, message func(i int) []byte, of func(i int, all [][]byte) [][]byte,
-	take func(i int, made []byte)) error {
-	if g.rank == 0 {
-		for i := range n {
-			made, err := g.round(name, message(i), nil, func(all [][]byte) [][]byte { return of(i, all) })
-			if err != nil {
-				return err
-			}
-			take(i, made[0])
-		}
-		return nil
+// Collect gives rank 0 the messages of all, by rank, and other processes nothing.
+func (g *Group) Collect(name string, message []byte) ([][]byte, error) {
+	all, err := g.round(name, message, nil, false)
+	if g.rank > 0 {
+		all = nil
 	}
+	return all, err
+}
+
+// Do makes an exchange that is none of messages in its place among those that are. Where it fails because another process has, the error
+// names that.
+func (g *Group) Do(name string, exchange func() error) error {
 	g.turn.Lock()
 	defer g.turn.Unlock()
+	g.next(name, nil, nil)
 	defer g.doing.Store(nil)
-	frames, over := make(chan frame), make(chan struct{})
-	go func() {
-		defer close(over)
-		for f := range frames {
-			if err := send(g.links[0].out, f); err != nil {
-				g.lost(g.links[0], err) // which ends the wait for an answer
-			}
-		}
-	}()
-	defer func() {
-		close(frames)
-		<-over
-	}()
-	for i := range n + 1 {
-		if i < n {
-			frames <- g.next(name, message(i), nil)
-		}
-		if i == 0 {
-			continue
-		}
-		all, err := g.answer(nil, g.memory)
-		if err != nil {
-			return err
-		}
-		made, err := bodies(g, all, nil)
-		if err != nil {
-			return err
-		}
-		take(i-1, made[0])
+	err := exchange()
+	if err == nil {
+		return g.Why(nil)
 	}
-	return nil
+	select {
+	case <-g.ended:
+	case <-time.After(patience): // no other process has ended: it is this one's
+		g.fail(&Error{g.rank, g.hosts[g.rank], fmt.Sprintf("%s: %v", name, err)})
+	}
+	return g.Why(err)
 }
 
-// round exchanges messages. With of, rank 0, which asks for it, makes one for each process of all, which that gets as rank 0's.
-func (g *Group) round(name string, message []byte, failed error, of func([][]byte) [][]byte) ([][]byte, error) {
+// round exchanges messages, which rank 0 spreads or keeps.
+func (g *Group) round(name string, message []byte, failed error, spread bool) ([][]byte, error) {
 	g.turn.Lock()
 	defer g.turn.Unlock()
 	mine := g.next(name, message, failed)
 	defer g.doing.Store(nil)
-	memory := g.memory
-	if of == nil {
-		memory = make([][]byte, len(g.hosts))
-	}
 	var all []frame
 	var err error
 	if g.rank == 0 {
-		all, err = g.lead(mine, of, memory)
+		all, err = g.lead(mine, spread)
 	} else {
-		all, err = g.follow(mine, memory)
+		all, err = g.follow(mine)
 	}
 	if err != nil {
 		return nil, errors.Join(failed, err)
@@ -103,7 +79,7 @@ func (g *Group) next(name string, message []byte, failed error) frame {
 	if failed != nil {
 		f.Failed, f.Stopped, f.Body = failed.Error(), errors.Is(failed, context.Canceled), nil
 	}
-	g.doing.Store(new(f.what()))
+	g.doing.Store(new(beat{Doing: f.Name, Seq: f.Seq}))
 	return f
 }
 
@@ -200,6 +176,23 @@ func (g *Group) Why(err error) error {
 
 // First reports whether this process is rank 0, which alone writes.
 func (g *Group) First() bool { return g.Rank() == 0 }
+
+// Addresses are those at which processes reach each other, by rank: where one has reached rank 0 on its own machine, that of rank 0.
+func (g *Group) Addresses() ([]string, error) {
+	var own net.IP
+	for _, l := range g.links {
+		if l != nil && (own == nil || own.IsLoopback()) {
+			own = l.data.LocalAddr().(*net.TCPAddr).IP
+		}
+	}
+	all, err := Gather(g, "the addresses of processes", own.String(), nil)
+	for rank, of := range all {
+		if net.ParseIP(of).IsLoopback() {
+			all[rank] = all[0]
+		}
+	}
+	return all, err
+}
 
 // Hosts are the names of the machines, by rank.
 func (g *Group) Hosts() []string {

@@ -102,7 +102,7 @@ type sent struct {
 	Text    string
 }
 
-// TestExchange: values arrive by rank, in many exchanges of many sizes; combined ones are made once.
+// TestExchange: values arrive by rank, in many exchanges of many sizes; collected ones arrive at rank 0 alone.
 func TestExchange(t *testing.T) {
 	for _, size := range []int{2, 3, 8} {
 		groups := met(t, size, 5*time.Second)
@@ -117,26 +117,18 @@ func TestExchange(t *testing.T) {
 						return fmt.Errorf("rank %d got %d numbers and %q of rank %d", g.Rank(), len(of.Numbers), of.Text, rank)
 					}
 				}
-				var memory [2][]byte
-				joined, pieces := "", rand.IntN(1<<14) // of a message: some are larger than what lies between two processes
-				err = g.Combine("names", i%6,
-					func(k int) []byte {
-						memory[k%2] = append(memory[k%2][:0], strings.Repeat(fmt.Sprint(g.Rank(), k), 1+pieces*g.Rank())...)
-						return memory[k%2]
-					},
-					func(k int, all [][]byte) (made [][]byte) {
-						for rank := range all {
-							made = append(made, slices.Concat(all[rank:]...))
-						}
-						return made
-					},
-					func(k int, made []byte) { joined += string(made[:3]) })
-				want := ""
-				for k := range i % 6 {
-					want += fmt.Sprint(g.Rank(), k)
+				kept, err := g.Collect("names", []byte(strings.Repeat(fmt.Sprint(g.Rank()), 1+rand.IntN(1<<14))))
+				if err != nil || len(kept) > 0 != g.First() {
+					return fmt.Errorf("rank %d: %d kept: %v", g.Rank(), len(kept), err)
 				}
-				if err != nil || joined != want {
-					return fmt.Errorf("rank %d: %q, want %q: %v", g.Rank(), joined, want, err)
+				for rank, of := range kept {
+					if strings.Trim(string(of), fmt.Sprint(rank)) != "" || len(of) == 0 {
+						return fmt.Errorf("of rank %d came %d bytes", rank, len(of))
+					}
+				}
+				done := false
+				if err := g.Do("else", func() error { done = true; return nil }); err != nil || !done {
+					return fmt.Errorf("rank %d: %t %v", g.Rank(), done, err)
 				}
 				word, err := Share(g, "word", fmt.Sprint("of ", g.Rank()), nil)
 				if err != nil || word != "of 0" {
@@ -161,14 +153,18 @@ func TestEnds(t *testing.T) {
 		do     func(g *Group) error // what the guilty one does in place of an exchange
 		said   string
 	}{
-		"fails":          {2, func(g *Group) error { g.Close(errors.New("the disk is full")); return nil }, "the disk is full"},
-		"first fails":    {0, func(g *Group) error { g.Close(errors.New("the disk is full")); return nil }, "the disk is full"},
-		"fails in it":    {1, func(g *Group) error { _, err := g.Exchange("x", nil, errors.New("no reward")); return err }, "no reward"},
-		"dies":           {1, func(g *Group) error { g.links[0].data.Close(); g.links[0].control.Close(); return nil }, "ended without a word"},
-		"is elsewhere":   {2, func(g *Group) error { _, err := g.Exchange("y", nil, nil); return err }, "in y (exchange 1), and rank 0 in x"},
-		"hangs":          {1, func(g *Group) error { g.links[0].saying.Lock(); return nil }, "nothing was heard of it for 3s"},
-		"first hangs":    {0, func(g *Group) error { g.links[1].saying.Lock(); g.links[2].saying.Lock(); return nil }, "nothing was heard"},
-		"ends too early": {2, func(g *Group) error { g.Close(nil); return nil }, "this process goes on"},
+		"fails":        {2, func(g *Group) error { g.Close(errors.New("the disk is full")); return nil }, "the disk is full"},
+		"first fails":  {0, func(g *Group) error { g.Close(errors.New("the disk is full")); return nil }, "the disk is full"},
+		"fails in it":  {1, func(g *Group) error { _, err := g.Exchange("x", nil, errors.New("no reward")); return err }, "no reward"},
+		"dies":         {1, func(g *Group) error { g.links[0].data.Close(); g.links[0].control.Close(); return nil }, "ended without a word"},
+		"is elsewhere": {2, func(g *Group) error { _, err := g.Exchange("y", nil, nil); return err }, "in y (exchange 1), and rank 0 in x"},
+		"hangs":        {1, func(g *Group) error { g.links[0].saying.Lock(); return nil }, "nothing was heard of it for 3s"},
+		"first hangs":  {0, func(g *Group) error { g.links[1].saying.Lock(); g.links[2].saying.Lock(); return nil }, "nothing was heard"},
+		"waits in another": {2, func(g *Group) error { // that says nothing
+			return g.Do("y", func() error { <-g.Ended(); return errors.New("it was ended") })
+		}, "in y (exchange 1), and rank 0 in x"},
+		"fails in another": {1, func(g *Group) error { return g.Do("x", func() error { return errors.New("no memory") }) }, "x: no memory"},
+		"ends too early":   {2, func(g *Group) error { g.Close(nil); return nil }, "this process goes on"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

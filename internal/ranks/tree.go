@@ -18,6 +18,14 @@ func middle(from, to int) int {
 	return from + half
 }
 
+// Spine is the number of sums to which the last of shards from … to-1 is added, one after the other.
+func Spine(from, to int) (n int) {
+	for ; to-from > 1; n++ {
+		from = middle(from, to)
+	}
+	return n
+}
+
 // Sums returns the largest whole nodes of the tree over n shards that lie in [from, to); compute gives a shard's value, add adds two.
 // Shards are computed in order, and at most log n sums are kept at a time.
 func Sums[T any](n, from, to int, compute func(shard int) T, add func(a, b T) T) []Node[T] {

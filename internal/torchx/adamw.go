@@ -136,11 +136,20 @@ func (a *AdamW) stretches() iter.Seq2[int, int] {
 
 // MomentParts returns parts of Σ m², of which AddSquares makes what MomentSquares gives when those of all processes follow one another.
 // sync
-func (a *AdamW) MomentParts() (parts []float64) {
+func (a *AdamW) MomentParts() []float64 {
+	return a.squareParts(func(at, n int) Tensor { return ToLike(Narrow(a.m, 0, at-a.from, n).To(Float32), a.params.flat) })
+}
+
+// GradientParts returns parts of Σ g² of what is updated here; the sum of those of all processes is that of one. sync
+func (a *AdamW) GradientParts() []float64 {
+	return a.squareParts(func(at, n int) Tensor { return Narrow(a.params.grad, 0, at, n) })
+}
+
+func (a *AdamW) squareParts(of func(at, n int) Tensor) (parts []float64) {
 	defer Scope()()
 	for at, n := range a.stretches() {
-		m := ToLike(Narrow(a.m, 0, at-a.from, n).To(Float32), a.params.flat)
-		part := made("square_parts", func(out *C.Tensor) *C.char { return C.fc_square_parts(m.c(), out) }, m)
+		x := of(at, n)
+		part := made("square_parts", func(out *C.Tensor) *C.char { return C.fc_square_parts(x.c(), out) }, x)
 		parts = append(parts, Data[float64](part)...)
 	}
 	return parts

@@ -19,13 +19,20 @@ type Params struct {
 	grad   Tensor // [N]
 	offset []int
 	parts  map[part]Tensor
-	clean  bool // the gradient is all zeros
+	leaves []ofParam // of the graphs: views and parts
+	clean  bool      // the gradient is all zeros
 }
 
 // part is a slice of a parameter along one dimension.
 type part struct {
 	name               string
 	dim, start, length int
+}
+
+// ofParam is a leaf of a graph whose gradient is a parameter's, or a part of it.
+type ofParam struct {
+	of   Tensor
+	name string
 }
 
 // Spec names one parameter and its shape.
@@ -59,6 +66,7 @@ func NewParamsOf(dtype DType, specs []Spec, device string) *Params {
 		p.views = append(p.views, Own(made("params", func(out *C.Tensor) *C.char {
 			return C.fc_param_view(p.flat.c(), p.grad.c(), C.int64_t(p.offset[i]), shape, dims, out)
 		})))
+		p.leaves = append(p.leaves, ofParam{p.views[i], s.Name})
 	}
 	return p
 }
@@ -89,6 +97,7 @@ func (p *Params) Part(name string, dim, start, length int) Tensor {
 	p.parts[key] = Own(made("params", func(out *C.Tensor) *C.char {
 		return C.fc_param_part(whole.c(), C.int64_t(dim), C.int64_t(start), C.int64_t(length), out)
 	}, whole))
+	p.leaves = append(p.leaves, ofParam{p.parts[key], name})
 	return p.parts[key]
 }
 

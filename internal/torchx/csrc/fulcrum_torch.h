@@ -136,13 +136,29 @@ bool fc_cuda_available(void);
 int fc_cuda_device_count(void);
 const char *fc_cuda_synchronize(void);
 const char *fc_cuda_describe(int device, const char **out);  // name, capability, multiprocessors, runtime, driver, bf16, flash, NVRTC; tabs between
+// gloo (gloo.cc): tensors between the processes of a run; on a device they go through the host's memory
+const char *fc_gloo_store(const char *host, int *port, bool keeps, void **out);
+const char *fc_gloo_join(void *of, const char *address, int rank, int size);
+const char *fc_gloo_send(void *of, Tensor x, int to, int tag);  // begins
+const char *fc_gloo_receive(void *of, Tensor x, int from, int tag);
+const char *fc_gloo_wait(void *of, int operations);  // the oldest
+const char *fc_gloo_abort(void *of);
+// a gradient [n] whose parts are sent while the backward pass makes it
+const char *fc_ahead(void *of, Tensor gradient, void **out);
+const char *fc_ahead_watch(void *ahead, Tensor leaf, int64_t from, int64_t to);  // where its gradient lies
+const char *fc_ahead_part(void *ahead, int64_t from, int64_t to, int rank, int tag);  // rank -1: it stays
+const char *fc_ahead_later(void *ahead, Tensor sum);  // is added to each part when that is finished
+const char *fc_ahead_start(void *ahead);
+const char *fc_ahead_end(void *ahead, int *early, int *sent, bool *late);  // late: what was sent was not finished
+const char *fc_ahead_free(void *ahead);
+
 // NCCL (nccl.cc): a communicator of the processes of a run; its operations wait in the tensors' stream
 const char *fc_nccl_version(int *out);  // 22105: 2.21.5
 const char *fc_nccl_id(char *id128);
 const char *fc_nccl_join(const char *id128, int rank, int size, bool cuda, int gpu, void **out);  // the CPU: for tests
 const char *fc_nccl_send(void *comm, Tensor x, int to);
 const char *fc_nccl_receive(void *comm, Tensor x, int from);
-const char *fc_nccl_broadcast(void *comm, Tensor x, int from);
+const char *fc_nccl_group(bool begins);  // operations in between are under way at once
 const char *fc_nccl_state(void *comm);
 const char *fc_nccl_abort(void *comm);
 const char *fc_cuda_memory(int device, int64_t *out, bool reset_peak);  // bytes [6]: free, total, allocated, its peak, reserved, its peak

@@ -77,8 +77,8 @@ const char *fc_nccl_send(void *comm, Tensor x, int to) {
 const char *fc_nccl_receive(void *comm, Tensor x, int from) {
   return guard([&] { call("ncclRecv", x->data_ptr(), bytes_of(*x), kByte, from, comm, stream_of(*x)); });
 }
-const char *fc_nccl_broadcast(void *comm, Tensor x, int from) {
-  return guard([&] { call("ncclBroadcast", static_cast<const void *>(x->data_ptr()), x->data_ptr(), bytes_of(*x), kByte, from, comm, stream_of(*x)); });
+const char *fc_nccl_group(bool begins) {
+  return guard([&] { call(begins ? "ncclGroupStart" : "ncclGroupEnd"); });
 }
 const char *fc_nccl_state(void *comm) {
   return guard([&] {

@@ -95,7 +95,11 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 		return m, err
 	}
 	defer policy.Free()
-	policy.SetShots(workload.ShotsOf(policy, bundle))
+	shots, err := workload.ShotsOf(policy, bundle)
+	if err != nil {
+		return m, err
+	}
+	policy.SetShots(shots)
 	data.Serve(policy)
 	initial := policy.Clone()
 	defer initial.Free()

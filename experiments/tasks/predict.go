@@ -65,10 +65,9 @@ func predict(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	defer policy.Free()
-	shots := workload.ShotsOf(policy, bundle)
-	if policy.Options().ShotNum == nil && bundle.Shots == 0 { // pools alone: what an RL file recorded is not looked at
-		return usage.Errorf("selector.shot_num: neither %s nor the data say how many examples to choose: want selector.shot_num=N",
-			*j.Config.Init.Checkpoint)
+	shots, err := workload.ShotsOf(policy, bundle)
+	if err != nil {
+		return err
 	}
 	if j.Config.DryRun {
 		j.Logf("dry_run: everything loads and checks; nothing was predicted")

@@ -204,7 +204,7 @@ func TestPredictByReference(t *testing.T) {
 	dir := folder(t)
 	args := []string{"task=predict", "init.checkpoint=" + golden.Shared(t, "parity/inits/L1/init.pt"), "data=beams", "hydra.run.dir=" + dir,
 		"data.beams=" + golden.Shared(t, "parity/data/rl_k64/beams.json"), "data.embeddings=" + golden.Shared(t, "parity/data/rl_k64/emb.npy")}
-	refused(t, run(t, args...), 2, "selector.shot_num: neither", "want selector.shot_num=N")
+	refused(t, run(t, args...), 2, "selector.shot_num: nothing says", "want selector.shot_num=N")
 	mustRun(t, append(args, "selector.shot_num=2")...)
 	if got := predictions(t, filepath.Join(dir, "predictions.jsonl")); len(got[0].Pointer) != 2 {
 		t.Errorf("%d examples, want 2", len(got[0].Pointer))

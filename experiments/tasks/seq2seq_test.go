@@ -288,6 +288,10 @@ func TestRefusedTextRuns(t *testing.T) {
 	_, root := openTexts(t)
 	in := filepath.Join(t.TempDir(), "in.jsonl")
 	write(t, in, "{}\n")
+	turns := filepath.Join(t.TempDir(), "turns.jsonl")
+	const turn = `{"id":"turns-%d","messages":[%s{"role":"user","content":"The bridge is closed."},{"role":"assistant","content":"closed"}]}` + "\n"
+	write(t, turns, fmt.Sprintf(turn+turn+turn, 1, "", 2, `{"role":"system","content":"Be short."},`, 3, ""))
+	conversations := textModel(root, "tiny_t5", "data=conversations", "data.conversations.train="+turns, "schedule=[sft]", "data.batch_size=1")
 	for _, tc := range []struct {
 		args []string
 		want string
@@ -300,6 +304,10 @@ func TestRefusedTextRuns(t *testing.T) {
 			"seq2seq.scratch.vocab_size: a vocabulary of 100 tokens: want at least 259"},
 		{[]string{"policy=seq2seq", "task=generate", "generate.in=" + in}, "seq2seq.path: task=generate needs a model folder"},
 		{[]string{"exp=shapes_vl", "policy=seq2seq"}, "policy=seq2seq reads a source text"},
+		{conversations, "turns-2: a conversation of several turns or with pictures"},
+		{textModel(root, "tiny_t5", "exp=summaries_tiny", "rewards.judge.weight=1", "rewards.judge.policy=seq2seq",
+			"rewards.judge.path="+filepath.Join(root, "tiny_bart"), "rewards.judge.prompt='"+strings.Repeat("long ", 200)+"{completion}'"),
+			"this judge reads 128"},
 	} {
 		refused(t, run(t, append(tc.args, "threads=1", "hydra.run.dir="+folder(t))...), 2, tc.want)
 	}

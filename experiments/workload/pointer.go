@@ -109,7 +109,12 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 		c.GRPO.Freeze = c.Entries.Reference.Freeze(policy.Params().Names(), c.GRPO.Freeze)
 	}
 	tellChosen(j, policy, bundle.Val.Table)
-	policy.SetShots(ShotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
+	shots, err := ShotsOf(policy, bundle)
+	if err != nil {
+		policy.Free()
+		return nil, err
+	}
+	policy.SetShots(shots) // the checkpoints of this run say how many examples it selects
 	data.Serve(policy)
 	return &Pointer{data, j, policy}, nil
 }

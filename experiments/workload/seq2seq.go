@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/chat"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/prompts"
@@ -62,7 +64,7 @@ func newSeq2SeqWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	w.policy, w.model = seq2seq.NewPolicy(model), model
 	w.length = func(ids []int64) int { return len(ids) }
 	w.render = func(s conversation.Sample) ([]int64, error) {
-		return words.cut(words.tokens.EncodeSpecial(s.Messages[0].Text)), nil
+		return words.cut(words.tokens.EncodeSpecial(s.Text())), oneText(s)
 	}
 	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: seq2seqOf(j.Config).Generation.MaxNewTokens}
 	w.limit = "seq2seq.generation.max_new_tokens"
@@ -87,7 +89,7 @@ func (w *seq2seqWorkload) warnOfCutSources(words words) error {
 		if err != nil {
 			return err
 		}
-		if len(words.tokens.EncodeSpecial(s.Messages[0].Text)) > words.longest {
+		if len(words.tokens.EncodeSpecial(s.Text())) > words.longest {
 			cut++
 		}
 	}
@@ -115,12 +117,20 @@ func (w *seq2seqWorkload) check(m *seq2seq.Model) error {
 		if err != nil {
 			return err
 		}
-		if len(s.Messages) != 1 || len(s.Messages[0].Parts) > 0 {
-			return usage.Errorf("data.name=%s: %s is a conversation of several turns or with pictures: policy=seq2seq reads a source "+
-				"text (data=texts, data=summaries)", w.bundle.Name, s.Name)
+		if err := oneText(s); err != nil {
+			return fmt.Errorf("data.name=%s: %s: %w", w.bundle.Name, s.Name, err)
 		}
 	}
 	return w.probe()
+}
+
+// oneText refuses a prompt that is more than a text.
+func oneText(s conversation.Sample) error {
+	notText := func(p chat.Part) bool { return p.Type != chat.Text }
+	if len(s.Messages) != 1 || slices.ContainsFunc(s.Messages[0].Parts, notText) {
+		return usage.Errorf("a conversation of several turns or with pictures: policy=seq2seq reads a source text (data=texts, data=summaries)")
+	}
+	return nil
 }
 
 // words turns texts into what the model reads and writes, and back.
@@ -168,7 +178,7 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 		return nil, words{}, err
 	}
 	model.Warn = warn
-	if n, rows := t.Size(), model.Config().Vocab; n > rows {
+	if n, rows := needed(t), model.Config().Vocab; n > rows {
 		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
 	}
 	if err == nil {
@@ -223,6 +233,17 @@ func specialOf(t *tokenizer.Tokenizer) seq2seq.Vocabulary {
 	return v
 }
 
+// needed is the number of tokens that texts consist of: bart-large-cnn has no row for <mask>, which is added at the end of its tokenizer.
+func needed(t *tokenizer.Tokenizer) int {
+	n := t.Size()
+	for _, a := range slices.Backward(t.Added()) {
+		if a.Special && a.ID == n-1 {
+			n--
+		}
+	}
+	return n
+}
+
 // --- task=generate and task=score
 
 func newSeq2SeqText(j *job.Job, o *GenerateOptions) (TextModel, error) {
@@ -243,7 +264,11 @@ func newSeq2SeqText(j *job.Job, o *GenerateOptions) (TextModel, error) {
 					return nil, 0, errors.New("want source or source_ids, got both")
 				case line.Source != nil:
 					all := w.tokens.EncodeSpecial(*line.Source)
-					if ids = w.cut(all); len(ids) < len(all) && !told {
+					ids = w.cut(all)
+					if len(ids) < len(all) && line.ID == nil { // of a judge, whose question ends with what is judged
+						return nil, 0, fmt.Errorf("a prompt of %d tokens: this judge reads %d", len(all), len(ids))
+					}
+					if len(ids) < len(all) && !told {
 						told = true
 						j.Log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut "+
 							"without a word", line.ID, len(all), len(ids))

@@ -164,11 +164,14 @@ func queriesOfPass(pool int) int {
 }
 
 // ShotsOf is S: selector.shot_num, else that of the checkpoint, else that of the data.
-func ShotsOf(p *pointer.Policy, b *beamdata.Bundle) int {
+func ShotsOf(p *pointer.Policy, b *beamdata.Bundle) (int, error) {
 	if n := p.Options().ShotNum; n != nil {
-		return *n
+		return *n, nil
 	}
-	return max(b.Shots, 1)
+	if b.Shots == 0 { // pools alone
+		return 0, usage.Errorf("selector.shot_num: nothing says how many examples to choose, no checkpoint and no data: want selector.shot_num=N")
+	}
+	return b.Shots, nil
 }
 
 var _ selector.Scorer = (*pointer.Source)(nil)

@@ -181,7 +181,7 @@ func (c *runCheck) states() error {
 		for _, d := range damaged {
 			name := path.Join(at, d.Name)
 			known := slices.ContainsFunc(c.Mismatches, func(m Mismatch) bool { return m.File == name }) // several states need one file
-			switch stated := fmt.Sprintf("SHA-256 %.12s…", d.Want); {
+			switch stated := fmt.Sprintf("SHA-256 %.12s… in %s", d.Want, at); {
 			case known, d.Got == "" && c.opt.SkipWeights:
 			case d.Got == "":
 				c.changed(name, stated, "no such file")

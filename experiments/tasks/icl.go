@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -455,6 +456,9 @@ func (l *loop) writeAnnotations() error {
 	list := []any{}
 	for _, r := range l.held {
 		a := vqa.Annotation{QuestionID: r.ID, ImageID: r.ImageID, QuestionType: "other", AnswerType: "other"}
+		if r.ImageID == math.MinInt64 { // the picture numbered 0
+			a.ImageID = 0
+		}
 		for _, text := range r.Answers {
 			a.Answers = append(a.Answers, vqa.Answer{Answer: text})
 			if l.set.Captions {

@@ -255,6 +255,22 @@ func recorded() []string {
 		record.LooksFile, "report.md", "report.html"}
 }
 
+// written are all files and folders of a run that it alone writes; others have options that name them.
+func written() []string {
+	return append(recorded(), record.RunLogFile, "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder, "events.out.tfevents.*", lockFile)
+}
+
+// Writes reports whether path is, or lies in, what a run writes into its folder: no place for another file.
+func Writes(path string) bool {
+	for _, path = range []string{path, filepath.Dir(path)} {
+		if IsRun(filepath.Dir(path)) && slices.ContainsFunc(append(written(), "infer.json", "selections.jsonl", "near_duplicates.jsonl"),
+			func(pattern string) bool { ok, _ := filepath.Match(pattern, filepath.Base(path)); return ok }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Reuse takes what an earlier run of the same kind recorded out of the way, until end removes it, or puts it back.
 func (f *Folder) Reuse() (end func(back bool), err error) {
 	aside, remove, err := interrupt.Folder(f.Dir, ".before.tmp*")
@@ -305,8 +321,7 @@ func FirstMissing(dir string) string {
 // Forget removes all that this process wrote beside the files that were there before: nothing was run. The folders
 // from made ("": none) to this one go too where they are empty.
 func (f *Folder) Forget(before map[string]bool, made string) {
-	for _, pattern := range append(recorded(), "run.log", "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder,
-		"events.out.tfevents.*", lockFile) {
+	for _, pattern := range written() {
 		old, _ := regular.Glob(f.Dir, pattern)
 		for _, path := range old {
 			if !before[filepath.Base(path)] {

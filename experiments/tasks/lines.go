@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/tensorfile"
@@ -52,6 +53,9 @@ func PrepareOut(key, path string, inputs map[string]*string) error {
 		if in != nil && sameFile(*in, path) {
 			return usage.Errorf("%s=%s: this is %s, which would be overwritten", key, path, input)
 		}
+	}
+	if runfolder.Writes(path) {
+		return usage.Errorf("%s=%s: a run writes this file of its folder itself: want another name", key, path)
 	}
 	var other *atomicfile.NotRegularError
 	if _, err := atomicfile.Target(path); errors.As(err, &other) {

@@ -1,0 +1,32 @@
+package tasks
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A result file named as one that the run writes would take its place, or be lost to it.
+func TestPrepareOutKeepsTheRunsFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"infer.json", "selections.jsonl", "summary.json", "run.log", "report.md", ".hydra/config.yaml",
+		"checkpoints/best.safetensors"} {
+		err := PrepareOut("infer.out", filepath.Join(dir, name), nil)
+		if err == nil || !strings.Contains(err.Error(), "a run writes this file of its folder itself") {
+			t.Errorf("%s: %v, want a refusal", name, err)
+		}
+	}
+	for _, path := range []string{filepath.Join(dir, "results.json"), filepath.Join(dir, "mine", "infer.json"),
+		filepath.Join(t.TempDir(), "summary.json")} {
+		if err := PrepareOut("infer.out", path, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}

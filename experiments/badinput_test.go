@@ -34,9 +34,9 @@ func TestBadInput(t *testing.T) {
 		code int
 		want []string
 	}{
-		{"a missing beam file", small([]string{"data=beams", "data.beams=/nowhere/b.json", good[2]}), 1,
+		{"a missing beam file", small([]string{"data=beams", "data.beams=/nowhere/b.json", good[2]}), 2,
 			[]string{"/nowhere/b.json", "no such file", "data.beams"}},
-		{"a missing embedding table", small([]string{"data=beams", good[1], "data.embeddings=/nowhere/e.npy"}), 1,
+		{"a missing embedding table", small([]string{"data=beams", good[1], "data.embeddings=/nowhere/e.npy"}), 2,
 			[]string{"/nowhere/e.npy", "data.embeddings"}},
 		{"a beam file cut short", small([]string{"data=beams", "data.beams=" + notBeams, good[2]}), 1, []string{notBeams}},
 		{"an embedding table that is none", small([]string{"data=beams", good[1], "data.embeddings=" + beamFile}), 1, []string{beamFile}},
@@ -51,12 +51,12 @@ func TestBadInput(t *testing.T) {
 		{"no phase has epochs", tiny("schedule=[sft]"), 2, []string{"sft"}},
 		{"no phase", tiny("schedule=[]"), 2, []string{"schedule=[]", "init.checkpoint"}},
 		{"data=okvqa without a root", []string{"exp=okvqa_v3", "data=okvqa"}, 2, []string{"data.root"}},
-		{"data=okvqa with a root that is missing", []string{"exp=okvqa_v3", "data=okvqa", "data.root=/nowhere"}, 1, []string{"/nowhere"}},
+		{"data=okvqa with a root that is missing", []string{"exp=okvqa_v3", "data=okvqa", "data.root=/nowhere"}, 2, []string{"/nowhere"}},
 		{"cuda without CUDA", tiny("device=cuda"), 2, []string{"device=cuda", "cpu"}},
 		{"a device that there is not", tiny("device=tpu"), 2, []string{"device=tpu"}},
 		{"predict without a checkpoint", []string{"task=predict"}, 2, []string{"init.checkpoint"}},
-		{"a missing checkpoint", tiny("init.checkpoint=/nowhere/c.pt"), 1, []string{"/nowhere/c.pt"}},
-		{"a folder without checkpoints", tiny("init.checkpoint=" + filepath.Dir(beamFile)), 1, []string{filepath.Dir(beamFile), "best"}},
+		{"a missing checkpoint", tiny("init.checkpoint=/nowhere/c.pt"), 2, []string{"/nowhere/c.pt"}},
+		{"a folder without checkpoints", tiny("init.checkpoint=" + filepath.Dir(beamFile)), 2, []string{filepath.Dir(beamFile), "best"}},
 		{"a truncated checkpoint", tiny("init.checkpoint=" + truncated), 1, []string{truncated}},
 		{"a checkpoint that is none", tiny("init.checkpoint=" + beamFile), 1, []string{beamFile}},
 		{"a contradicting group", tiny("init.checkpoint="+run0, "selector=v3"), 2,
@@ -101,7 +101,8 @@ func TestBadInput(t *testing.T) {
 		{"a verb without its folder", []string{"resume"}, 2, []string{"run resume"}},
 		{"resume of no run", []string{"resume", filepath.Dir(beamFile)}, 2, []string{"neither a run folder"}},
 		{"report of no run", []string{"report", filepath.Dir(beamFile)}, 2, []string{"neither a run folder nor a sweep folder"}},
-		{"inspection of nothing", []string{"data", "inspect", "/nowhere"}, 1, []string{"/nowhere"}},
+		{"inspection of nothing", []string{"data", "inspect", "/nowhere"}, 2, []string{"/nowhere"}},
+		{"inspection of what has no ending of data", []string{"data", "inspect", "badinput_test.go"}, 2, []string{"files of data end in .json"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +141,7 @@ func TestRefusedRunLeavesNothing(t *testing.T) {
 	top := folder(t)
 	dir := filepath.Join(top, "a/b")
 	for _, more := range []string{"dry_run=false", "hydra.job.chdir=true"} {
-		refused(t, run(t, small(data, "hydra.run.dir="+dir, more)...), 1, path)
+		refused(t, run(t, small(data, "hydra.run.dir="+dir, more)...), 2, path)
 		if exists(top) {
 			t.Errorf("%s: folders are left behind", more)
 		}
@@ -150,7 +151,7 @@ func TestRefusedRunLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, kept, "mine")
-	refused(t, run(t, small(data, "hydra.run.dir="+dir)...), 1, path)
+	refused(t, run(t, small(data, "hydra.run.dir="+dir)...), 2, path)
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 1 || read(t, kept) != "mine" {
 		t.Errorf("beside the user's file %v is left: %v", left, err)
 	}

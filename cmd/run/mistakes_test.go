@@ -171,7 +171,7 @@ func mistakes(t *testing.T) []mistake {
 				return fmt.Sprintf("\"%d\": {", (n+1)%fixtureRows)
 			})), nil},
 		{"a score as text", 5, 1, edited(`"vqa_gt_prob":0.`, `"vqa_gt_prob":"0.5","x":0.`), nil},
-		{"a missing file", 4, 1, small([]string{"data=beams", "data.beams=nonexist.json", emb}), nil},
+		{"a missing file", 4, 2, small([]string{"data=beams", "data.beams=nonexist.json", emb}), nil},
 		{"a transposed table", 5, 1, npy(rows(24, fixtureRows)), nil},
 		{"two matrices in a .pt", 5, 1, table(ptFile(t, dictOf("image", matrix(60, 8), "text", matrix(60, 8)))), nil},
 		{"a table that is too short", 5, 1, npy(rows(40, 24)), nil},
@@ -267,7 +267,7 @@ func mistakes(t *testing.T) []mistake {
 		{"verification of nothing", 5, 2, []string{"verify", "nope"}, nil},
 		{"an export without its format", 5, 2, []string{"checkpoint", "export", run0, "x.pt"}, nil},
 		{"an occupied run folder", 5, 2, tiny("hydra.run.dir=" + run0), nil},
-		{"a checkpoint that is missing", 5, 1, tiny("init.checkpoint=outputs/nope"), nil},
+		{"a checkpoint that is missing", 5, 2, tiny("init.checkpoint=outputs/nope"), nil},
 		{"a checkpoint that contradicts", 5, 2, tiny("init.checkpoint="+run0, "selector=v3"), nil},
 		{"a band upside down", 5, 2, tiny("grpo.kl.target_min=0.2", "grpo.kl.target_max=0.1"), nil},
 		{"Slurm without Slurm", 5, 2, append([]string{"-m", "hydra/launcher=slurm"}, tiny("seed=1,2")...),

@@ -2,7 +2,10 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,11 +18,23 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/list"
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/vl/pixels"
 )
+
+// couldBeData refuses a path that leads nowhere, and a file without the ending of a file of data.
+func couldBeData(path string) error {
+	endings := []string{".json", ".jsonl", ".parquet", ".npz", ".npy", ".pt", ".pth", ".safetensors"}
+	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return usage.Errorf("%s: no such file or folder%s", path, nearpath.Hint(path))
+	} else if err == nil && !info.IsDir() && !slices.Contains(endings, strings.ToLower(filepath.Ext(path))) {
+		return usage.Errorf("%s: files of data end in %s", path, strings.Join(endings, ", "))
+	}
+	return nil
+}
 
 // dataVerb reports what a file of data holds.
 func dataVerb() *verb {
@@ -58,8 +73,11 @@ the folder that holds both.
 			report, isModel := workload.InspectModel(args[1])
 			var noData error // of a run's folder, whose records of completions are no faulty data
 			if !isModel && (runfolder.IsRun(args[1]) || ledger.Exists(args[1])) {
-				noData = fmt.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", args[1],
+				noData = usage.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", args[1],
 					program.OnFolder("report", args[1]))
+			}
+			if err := couldBeData(args[1]); err != nil {
+				return err
 			}
 			if f.Changed("fix") {
 				if *fix == "" || isModel || noData != nil {

@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 )
 
@@ -25,10 +26,10 @@ func ResolveCheckpoint(key, path string) (string, error) {
 		phase, _, ofEpoch := strings.Cut(filepath.Base(path), "_epoch")
 		if kept, _ := regular.Glob(filepath.Dir(path), phase+"_epoch*.safetensors"); len(kept) > 0 && ofEpoch {
 			names := list.Map(kept[:min(len(kept), 9)], filepath.Base)
-			return "", fmt.Errorf("%s%s: no such file: of %s its run has kept %s (checkpoint.keep, checkpoint.keep_states): name one, or the "+
+			return "", usage.Errorf("%s%s: no such file: of %s its run has kept %s (checkpoint.keep, checkpoint.keep_states): name one, or the "+
 				"run folder", key, path, phase, strings.Join(names, ", "))
 		}
-		return "", fmt.Errorf("%s%s: no such file or folder%s: want a run folder or a checkpoint file", key, path, nearpath.Hint(path))
+		return "", usage.Errorf("%s%s: no such file or folder%s: want a run folder or a checkpoint file", key, path, nearpath.Hint(path))
 	}
 	if err != nil {
 		return "", fmt.Errorf("%s%w", key, err)
@@ -37,7 +38,7 @@ func ResolveCheckpoint(key, path string) (string, error) {
 		run := filepath.Dir(path)
 		if info, err := os.Stat(filepath.Join(run, "checkpoints")); err == nil && info.IsDir() &&
 			!slices.Contains([]string{".safetensors", ".pt", ".pth", ".ckpt", ".bin"}, filepath.Ext(path)) {
-			return "", fmt.Errorf("%s%s: no checkpoint: want one of %s, or the run folder, %s", key, path, filepath.Join(run, "checkpoints"), run)
+			return "", usage.Errorf("%s%s: no checkpoint: want one of %s, or the run folder, %s", key, path, filepath.Join(run, "checkpoints"), run)
 		}
 		return path, nil
 	}
@@ -55,7 +56,7 @@ func ResolveCheckpoint(key, path string) (string, error) {
 	} else if jobs, _ := regular.Glob(path, "*/checkpoints/best.safetensors"); len(jobs) > 0 {
 		hint = "name one of the runs below it, such as " + filepath.Dir(filepath.Dir(jobs[0]))
 	}
-	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; %s", key, path, hint)
+	return "", usage.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; %s", key, path, hint)
 }
 
 // Untrained says whether a run's best checkpoint, as ResolveCheckpoint names it, is the policy that the run began with.

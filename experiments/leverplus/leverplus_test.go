@@ -118,7 +118,7 @@ func TestLeverPlusRefuses(t *testing.T) {
 		{"neither switch nor override", []string{"beams.json"}, 2, `"beams.json" is neither a switch of the reference nor an override`},
 		{"a key that does not exist", []string{"grpo.kl.bta=1"}, 2, "did you mean grpo.kl.beta?"},
 		{"a value out of range", []string{"--clip_epsilon", "1.5"}, 2, "grpo.clip.epsilon=1.5: want a number in (0, 1)"},
-		{"no such beam file", []string{"--beam_data", "nowhere.json"}, 1, "nowhere.json: no such file"},
+		{"no such beam file", []string{"--beam_data", "nowhere.json"}, 2, "nowhere.json: no such file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			refused(t, run(t, leverPlusArgs(t, append([]string{"--output_dir", folder(t)}, tc.args...)...)...), tc.code, tc.want)
@@ -169,7 +169,7 @@ func TestCheckpointExport(t *testing.T) {
 	mustRun(t, "checkpoint", "export", model, "--format", "pt", "--out", in("b.pt"), "--force")
 	refused(t, run(t, "checkpoint", "export", model, "--format", "onnx"), 2, "--format=onnx: want one of ckpt, pt, safetensors, v2")
 	refused(t, run(t, "checkpoint", "export", model), 2, "--format ckpt|pt|safetensors|v2")
-	refused(t, run(t, "checkpoint", "export", in("none.pt"), "--format", "pt"), 1, "none.pt")
+	refused(t, run(t, "checkpoint", "export", in("none.pt"), "--format", "pt"), 2, "none.pt")
 	refused(t, run(t, "checkpoint", "export", model, "--format", "pt", "--out", in("no/such/folder.pt")), 1, "no such file or directory")
 	for _, evil := range []string{"evil.pt", "evil_legacy.pt"} {
 		for _, args := range [][]string{{"inspect"}, {"verify"}, {"export", "--format=pt", "--out=" + in("evil.out")}} {

@@ -70,7 +70,7 @@ func TestSweep(t *testing.T) {
 		t.Errorf("exit code %d: %s", r.Code, r.Stderr)
 	}
 	got := jobs(t, dir)
-	if len(got) != 2 || got[0].State != "failed" || !strings.Contains(got[0].Cause, missing) || *got[0].ExitCode != 1 ||
+	if len(got) != 2 || got[0].State != "failed" || !strings.Contains(got[0].Cause, missing) || *got[0].ExitCode != 2 ||
 		got[1].State != "done" {
 		t.Errorf("the ledger: %+v", got)
 	}

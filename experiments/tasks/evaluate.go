@@ -24,6 +24,7 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
@@ -149,7 +150,7 @@ func readAnnotations(path string) ([]vqa.Annotation, error) {
 func openNamed(path, key string) (*os.File, error) {
 	f, err := regular.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: no such file: set %s to an existing one", path, key)
+		return nil, usage.Errorf("%s: no such file: set %s to an existing one", path, key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", key, err)

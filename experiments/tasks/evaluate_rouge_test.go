@@ -194,7 +194,7 @@ func TestEvaluateRougeInputs(t *testing.T) {
 		{"no id", `{"text": "x"}`, good, nil, 1, `p.jsonl:1: want an "id", a text or a number`},
 		{"damage", good + `{"id": `, good, nil, 1, "p.jsonl:3: want one JSON object a line: byte 6: unexpected end"},
 		{"an empty file", "\n", good, nil, 1, "p.jsonl holds no text"},
-		{"no file", good, good, []string{"evaluate.references=nowhere"}, 1,
+		{"no file", good, good, []string{"evaluate.references=nowhere"}, 2,
 			"nowhere: no such file: set evaluate.references to an existing one"},
 		{"nothing to score", good, good, []string{"evaluate.predictions=null"}, 2, "evaluate.predictions"},
 		{"a file of the other metric", good, good, []string{"evaluate.results=x.json"}, 2,

@@ -173,7 +173,7 @@ func TestEvaluateInputs(t *testing.T) {
 		{"another set's questions", `[{"question_id": 1, "answer": "a"}]`,
 			[]string{"evaluate.questions=../../rewardutil/testdata/vqa_questions.json"}, 1, "question 1, which has a result, is not among its 40 " +
 				"questions"},
-		{"no such file", `[]`, []string{"evaluate.annotations=nowhere.json"}, 1, "nowhere.json: no such file: set evaluate.annotations"},
+		{"no such file", `[]`, []string{"evaluate.annotations=nowhere.json"}, 2, "nowhere.json: no such file: set evaluate.annotations"},
 		{"an unknown metric", `[]`, []string{"evaluate.metric=vqq"}, 2, "did you mean vqa?"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -3,6 +3,8 @@ package tasks
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -67,6 +69,23 @@ func Unchanged(j *job.Job, err error) error {
 		return fmt.Errorf("%w and run this again", changed)
 	}
 	return fmt.Errorf("%w, and go on from the last state before that: %s", changed, program.OnFolder("resume", j.Dir))
+}
+
+// absentError ends a task before it began: a file that its settings name is not there.
+type absentError struct{ error }
+
+func (e absentError) Unwrap() error { return e.error }
+
+// ExitCode is that of a mistake in the command. It is no usage.Error, so that the job of a sweep keeps its folder.
+func (absentError) ExitCode() int { return 2 }
+
+// Named returns err, of a task, with the exit code of a wrong name where the task has not begun and a file that it names is not there.
+func Named(j *job.Job, err error) error {
+	absent := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }
+	if err == nil || j.Begun || !slices.ContainsFunc(filesOf(j.Config), absent) {
+		return err
+	}
+	return absentError{err}
 }
 
 // inputLine names a file for a saved state. It holds no path: the run's files may have moved.

@@ -350,7 +350,7 @@ func (r *run) logOptions() record.LogOptions {
 	if r.resumed {
 		at := record.Position{}
 		if s := r.Saved; s != nil {
-			at = record.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(),
+			at = record.Position{Phase: s.Phase(), Epoch: s.Epoch(), Step: s.Step(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(),
 				Completions: s.Completions(), Passed: s.Passed}
 		}
 		opt.Restored = &at

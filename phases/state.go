@@ -65,10 +65,11 @@ type Saved struct {
 	Passed []string
 }
 
-// GlobalStep, Phase, Epoch, Rows, Evals and Completions say what the state stands for.
+// GlobalStep, Phase, Epoch, Step, Rows, Evals and Completions say what the state stands for.
 func (s *Saved) GlobalStep() int  { return s.pos.GlobalStep }
 func (s *Saved) Phase() string    { return s.pos.Phase }
 func (s *Saved) Epoch() int       { return s.pos.Epoch }
+func (s *Saved) Step() int        { return s.pos.Step }
 func (s *Saved) Rows() int        { return s.pos.Rows }
 func (s *Saved) Evals() int       { return s.pos.Evals }
 func (s *Saved) Completions() int { return s.pos.Completions }

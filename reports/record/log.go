@@ -88,7 +88,7 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 			message += ", skipping damaged states: " + strings.Join(at.Passed, "; ")
 		}
 		fields := map[string]any{"event": eventResume, "severity": severity, "message": message}
-		if err := l.Record(KindEvent, at.Phase, at.Epoch, 0, at.GlobalStep, fields); err != nil {
+		if err := l.Record(KindEvent, at.Phase, at.Epoch, at.Step, at.GlobalStep, fields); err != nil {
 			l.Close()
 			return nil, err
 		}

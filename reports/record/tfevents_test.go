@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -179,12 +180,15 @@ func TestResumedEventsTellTensorBoardWhatToForget(t *testing.T) {
 	dir := t.TempDir()
 	OpenTestLog(t, dir, &bytes.Buffer{}, nil).Close()
 	log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(),
-		Restored: &Position{Phase: "rce", Epoch: 1, GlobalStep: 40, Rows: 0},
+		Restored: &Position{Phase: "rce", Epoch: 1, Step: 30, GlobalStep: 40, Rows: 0},
 		Stderr:   &bytes.Buffer{}, Now: func() time.Time { return time.Date(2025, 3, 2, 0, 0, 0, 0, time.UTC) }})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log.Close()
+	if rows, _ := os.ReadFile(filepath.Join(dir, MetricsFile)); !strings.Contains(string(rows), `"epoch":1,"step":30,"global_step":40`) {
+		t.Errorf("the event of the resume is not at the phase's step: %s", rows)
+	}
 	files, _ := filepath.Glob(filepath.Join(dir, "events.out.tfevents.*"))
 	if len(files) != 2 {
 		t.Fatalf("event files %v, want the old and the new", files)

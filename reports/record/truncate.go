@@ -19,6 +19,7 @@ const eventResume = "resume"
 type Position struct {
 	Phase       string
 	Epoch       int
+	Step        int // of the phase
 	GlobalStep  int
 	Rows        int // lines of metrics.jsonl, resume events not counted
 	Evals       int // lines of evals.jsonl

@@ -157,7 +157,7 @@ func (l *loop) budgets(all []*answered) *page.Table {
 	t.Title, t.Named = "Budgets", 2
 	row := func(what string, shots any, runs int, c Inference, tokens any) {
 		t.Rows = append(t.Rows, []any{what, shots, runs, int(c.Scored), int(c.Asked), int(c.Known), tokens,
-			page.Markup(fmt.Sprintf("%.1f", c.Seconds))})
+			page.Rounded{Markup: page.Markup(fmt.Sprintf("%.1f", c.Seconds)), Full: []float64{c.Seconds}}})
 	}
 	for _, s := range l.spent {
 		row(s.what, nil, s.runs, s.cost, nil)

@@ -65,7 +65,7 @@ func (m *Method) Policy() string {
 }
 
 // CompareMethods compares all methods with the model's first one of as many examples, and placebos with random examples too. Intervals
-// cover new questions and new seeds; they and the tests are corrected for all of these comparisons together (Holm).
+// cover new questions and new seeds; tests and verdicts are corrected for all of these comparisons together (Holm).
 func CompareMethods(methods []*Method) (MethodTable, error) {
 	t := MethodTable{methods}
 	var family []*ArmComparison
@@ -112,28 +112,37 @@ func (t MethodTable) Table(title string) *page.Table {
 	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric, ">95% interval", ">over " + page.Plain(first),
 		">95% interval of it", "verdict"}, nil)
 	table.Title, table.Named = title, 2
+	for _, m := range t.Methods { // all are of one look
+		if m.over != nil && m.over.IntervalLevel > 0 {
+			table.Columns[6].Name = page.Markup(page.Sig(100*m.over.IntervalLevel, 4) + "% interval of it")
+		}
+	}
 	copies := slices.ContainsFunc(t.Methods, func(m *Method) bool { return m.Copied != nil })
 	if copies {
 		table.Columns = append(table.Columns, page.NewTable([]string{">copied (%)"}, nil).Columns...)
 	}
 	for _, m := range t.Methods {
-		row := []any{m.Name, m.Shots, len(m.Seeds), page.Markup(fmt.Sprintf("%.1f", m.percent())), nil, nil, nil, nil}
+		rounded := func(text string, full ...float64) page.Rounded {
+			return page.Rounded{Markup: page.Markup(text), Full: full}
+		}
+		row := []any{m.Name, m.Shots, len(m.Seeds), rounded(fmt.Sprintf("%.1f", m.percent()), m.percent()), nil, nil, nil, nil}
 		if m.Name == "none" {
 			row[1] = 0
 		}
 		if interval := m.Interval(); interval != nil {
 			mean, low, high := page.Estimate(m.percent(), 100*interval.Low, 100*interval.High, page.Unsigned)
-			row[3], row[4] = page.Markup(mean), low+" to "+high
+			row[3], row[4] = rounded(mean, m.percent()), rounded(low+" to "+high, 100*interval.Low, 100*interval.High)
 		}
 		if c := m.over; c != nil {
 			mean, low, high := c.percents()
-			row[5], row[6], row[7] = page.Markup(mean), low+" to "+high, stats.VerdictCell(c.Paired)
+			row[5], row[6] = rounded(mean, 100*c.Mean), rounded(low+" to "+high, 100*c.Interval.Low, 100*c.Interval.High)
+			row[7] = stats.VerdictCell(c.Paired)
 		}
 		if copies {
 			row = append(row, nil)
 		}
 		if m.Copied != nil {
-			row[8] = page.Markup(fmt.Sprintf("%.1f", 100**m.Copied))
+			row[8] = rounded(fmt.Sprintf("%.1f", 100**m.Copied), 100**m.Copied)
 		}
 		table.Rows = append(table.Rows, row)
 	}

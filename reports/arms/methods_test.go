@@ -1,11 +1,14 @@
 package arms
 
 import (
+	"errors"
+	"strconv"
 	"strings"
 	"testing"
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 // methodsOf are answers of 200 questions, so many of them right, other ones with each seed.
@@ -51,6 +54,33 @@ func TestCompareMethods(t *testing.T) {
 		if len(rows) != 6 || rows[0][5] != "" || rows[3][7] != "better" || rows[2][1] != "0" || rows[3][1] != "2" {
 			t.Errorf("%d seeds: rows %q", seeds, rows)
 		}
+	}
+}
+
+// Programs read all digits, people those that count; a later look widens the interval of a difference, and its heading says so.
+func TestMethodTableNumbers(t *testing.T) {
+	methods := methodsOf(1, map[string]float64{"image": 0.4, "sft": 0.5}, "image", "sft")
+	methods[0].Scores[0][1] = 1.0 / 3
+	for _, m := range methods {
+		m.Look = stats.LookAt(3)
+	}
+	table, err := CompareMethods(methods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var csv, md strings.Builder
+	if err := errors.Join(table.Table("").CSV(&csv), table.Table("").Markdown(&md)); err != nil {
+		t.Fatal(err)
+	}
+	head, rows, _ := strings.Cut(csv.String(), "\n")
+	interval := table.Methods[1].over.Interval
+	for _, want := range []float64{table.Methods[0].percent(), 100 * interval.Low, 100 * interval.High} {
+		if text := strconv.FormatFloat(want, 'g', -1, 64); !strings.Contains(rows, text) || strings.Contains(md.String(), text) {
+			t.Errorf("want %s in the CSV alone:\n%s\n%s", text, csv.String(), md.String())
+		}
+	}
+	if !strings.Contains(head, ",95% interval,") || !strings.Contains(head, ",99.66% interval of it,") {
+		t.Errorf("the heading does not say how wide the intervals are: %s", head)
 	}
 }
 

@@ -2,6 +2,7 @@ package job
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -53,23 +54,27 @@ func (j *Job) RecordEvaluation(means map[string]any, of ...record.Evaluation) er
 	return nil
 }
 
-// look takes a look at held-out questions; a dry run scores none.
-func (j *Job) look(l record.Look) error {
+// look takes a look at held-out questions, and found these scores; a dry run scores none. The jobs of a sweep share theirs, and one that is
+// repeated says nothing of the others.
+func (j *Job) look(l record.Look, scores any) error {
 	if j.Config.DryRun {
 		return nil
 	}
 	owner := cmp.Or(j.Sweep, j.Dir)
+	if text, err := json.Marshal(scores); err == nil && owner == j.Dir {
+		l.Same = digest.Of([]byte(j.Hash), []byte(j.Data.Fingerprint), text)
+	}
 	return looks.Take(looks.Path(j.Config.Evidence.Ledger, owner), owner, j.Dir, l, "")
 }
 
 // LookAt takes one look at held-out questions that the task has judged itself, by metrics whose comparisons are corrected together. Each
 // question is told by its id and its truth.
-func (j *Job) LookAt(questions []string, split string, metrics ...string) error {
+func (j *Job) LookAt(questions []string, split string, scores any, metrics ...string) error {
 	slices.Sort(questions)
 	l := record.Look{Split: split, Family: metrics[0], Digest: digest.Of([]byte(strings.Join(questions, "\n"))),
 		Sketch: digest.Sketch(questions)}
 	for _, l.Metric = range metrics {
-		if err := j.look(l); err != nil {
+		if err := j.look(l, scores); err != nil {
 			return err
 		}
 	}
@@ -98,7 +103,8 @@ func (r Recorder) Mark() (rows, evals, completions int, err error) {
 // the ledger knows it before the scores are kept.
 func (r Recorder) Scores(s phases.Scores) error {
 	if record.HeldOut(s.Split) && (s.Policy != record.PolicyInit || r.Config.Init.Checkpoint != nil) {
-		if err := r.look(record.Look{Split: s.Split, Metric: s.Metric, Digest: r.Data.EvalDigest, Sketch: r.Data.EvalSketch}); err != nil {
+		l := record.Look{Split: s.Split, Metric: s.Metric, Digest: r.Data.EvalDigest, Sketch: r.Data.EvalSketch}
+		if err := r.look(l, s.Values); err != nil {
 			return err
 		}
 	}

@@ -99,7 +99,7 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	asked := list.Map(annotations, func(a vqa.Annotation) string {
 		return asked(a.QuestionID, list.Map(a.Answers, func(x vqa.Answer) string { return x.Answer }))
 	})
-	if err := j.LookAt(asked, e.Metric, "accuracy"); err != nil {
+	if err := j.LookAt(asked, e.Metric, e.Report, "accuracy"); err != nil {
 		return err
 	}
 	out, err := keep(j, e)

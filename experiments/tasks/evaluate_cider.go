@@ -79,7 +79,7 @@ func evaluateCaptions(j *job.Job) error {
 	least, greatest := record.ScoreRange("cider")
 	e.CIDEr, e.Interval = stats.MeanInterval(scores, stats.DefaultOptions().Level, least, greatest)
 	asked := list.Map(ids, func(id int64) string { return asked(id, references[id]) })
-	if err := j.LookAt(asked, e.Metric, "cider"); err != nil {
+	if err := j.LookAt(asked, e.Metric, scores, "cider"); err != nil {
 		return err
 	}
 	j.Evaluation = e

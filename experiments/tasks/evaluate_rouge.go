@@ -111,7 +111,7 @@ func evaluateRouge(ctx context.Context, j *job.Job) error {
 	e.measure(lines)
 	warnOfUnanswered(j, *opt.Predictions, "references have no prediction", missing, len(references))
 	asked := list.Map(references, func(x idText) string { return asked(x.id, []string{x.text}) })
-	if err := j.LookAt(asked, e.Metric, text.RougeNames()...); err != nil {
+	if err := j.LookAt(asked, e.Metric, lines, text.RougeNames()...); err != nil {
 		return err
 	}
 	if err := writeRouge(j, e, lines, out); err != nil {

@@ -158,10 +158,18 @@ func TestEvaluateRougeCompares(t *testing.T) {
 		!strings.Contains(r.Stdout, "This was look 2 at these questions") {
 		t.Errorf("two evaluations do not compare:\n%s", r.Stdout)
 	}
-	mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+filepath.Join(work, "0"), "evaluate.references="+references,
-		"hydra.run.dir="+dirs[1], "evidence.ledger="+filepath.Join(work, "looks.jsonl"))
-	if report := read(t, filepath.Join(dirs[1], "report.md")); !strings.Contains(report, "This was look 3 at these questions") {
-		t.Errorf("a folder that is used again is no new look:\n%s", report)
+	other := strings.ReplaceAll(read(t, filepath.Join(work, "1")), `"z"`, `"q"`)
+	write(t, filepath.Join(work, "2"), other)
+	for _, of := range []struct {
+		predictions string
+		look        int
+	}{{"2", 3}, {"1", 2}} { // a folder that is used again, with other scores and with those of an earlier look
+		mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+filepath.Join(work, of.predictions),
+			"evaluate.references="+references, "hydra.run.dir="+dirs[1], "evidence.ledger="+filepath.Join(work, "looks.jsonl"))
+		want := fmt.Sprintf("This was look %d at these questions", of.look)
+		if report := read(t, filepath.Join(dirs[1], "report.md")); !strings.Contains(report, want) {
+			t.Errorf("the report lacks %q:\n%s", want, report)
+		}
 	}
 }
 

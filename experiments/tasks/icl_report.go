@@ -119,7 +119,7 @@ func (l *loop) report(all []*answered) error {
 		metric = "cider"
 	}
 	held := list.Map(l.held, func(r icl.Record) string { return asked(r.ID, r.Answers) })
-	if err := l.job.LookAt(held, "held_out", metric); err != nil {
+	if err := l.job.LookAt(held, "held_out", list.Map(all, func(a *answered) any { return a.runs }), metric); err != nil {
 		return err
 	}
 	own, err := record.ReadLooks(l.job.Dir)

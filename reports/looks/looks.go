@@ -37,6 +37,7 @@ type line struct {
 	Metric string   `json:"metric"`
 	Digest string   `json:"digest"`
 	Sketch []string `json:"sketch,omitempty"` // of its questions; lines of older programs have none
+	Same   string   `json:"same,omitempty"`   // as of record.Look
 	Claim  string   `json:"claim,omitempty"`  // of a sealed split
 }
 
@@ -129,7 +130,8 @@ func enter(ledger, owner string, look *record.Look, claim string) error {
 		return err
 	}
 	mine := slices.IndexFunc(lines, func(was line) bool {
-		return was.ID == l.ID && was.Metric == cmp.Or(look.Family, look.Metric) && was.Digest == look.Digest
+		return (was.ID == l.ID || look.Same != "" && was.Same == look.Same) && was.Metric == cmp.Or(look.Family, look.Metric) &&
+			was.Digest == look.Digest
 	})
 	if claim != "" {
 		for _, was := range related(lines, *look) {
@@ -142,7 +144,7 @@ func enter(ledger, owner string, look *record.Look, claim string) error {
 	if mine < 0 {
 		mine = len(lines)
 		text, err = json.Marshal(line{time.Now().Format(time.RFC3339), owner, l.ID, look.Split, cmp.Or(look.Family, look.Metric), look.Digest,
-			look.Sketch, claim})
+			look.Sketch, look.Same, claim})
 		if err != nil {
 			return err
 		}

@@ -85,6 +85,24 @@ func TestLooksAreCountedByQuestions(t *testing.T) {
 }
 
 // Sets with questions in common are one set that is looked at, also through a third; others, and old lines, are told by their digest.
+// A run that repeats another, score by score, has its look; the jobs of sweeps, which say nothing of what they are, have not.
+func TestARepeatedRunIsNoLook(t *testing.T) {
+	root := t.TempDir()
+	for i, tc := range []struct {
+		run, same string
+		want      int
+	}{{"a", "x", 1}, {"b", "y", 2}, {"c", "x", 1}, {"d", "", 3}, {"e", "", 4}, {"f", "y", 2}} {
+		dir := filepath.Join(root, tc.run)
+		must(t, os.MkdirAll(dir, 0o755))
+		must(t, Take(filepath.Join(root, "looks.jsonl"), dir, dir, record.Look{Split: "dev", Metric: "reward", Digest: "q", Same: tc.same}, ""))
+		l, err := record.ReadLooks(dir)
+		must(t, err)
+		if got := l.Looks[0].Look; got != stats.LookAt(tc.want) {
+			t.Errorf("run %d: %+v, want look %d", i, got, tc.want)
+		}
+	}
+}
+
 func TestLooksAreSharedByOverlap(t *testing.T) {
 	root := t.TempDir()
 	ledger := filepath.Join(root, "looks.jsonl")

@@ -23,6 +23,7 @@ type Look struct {
 	Digest string   `json:"digest"` // of the split's questions
 	Sketch []string `json:"-"`      // digest.Sketch of them, for the ledger
 	Family string   `json:"-"`      // metric in the ledger, where several share a line; "" = Metric
+	Same   string   `json:"-"`      // digest of configuration, data and scores; a run that repeats another has no look of its own; "" = it has
 	stats.Look
 	Shared bool `json:"shared,omitempty"` // with the other jobs of a sweep
 }

@@ -74,6 +74,7 @@ type Client struct {
 
 	// Only the goroutine uses these.
 	kept    keptRun
+	before  sent // by the attempt that is resumed
 	failing bool // the last try failed
 	warned  bool
 }
@@ -95,7 +96,27 @@ type keptRun struct {
 	TrackingURI string `json:"tracking_uri"` // without user and password
 	RunID       string `json:"run_id"`
 	Params      bool   `json:"params"` // they are there: a resume must not send others
+	Sent        sent   `json:"sent"`
 	artifacts   string // where the server keeps the run's files
+}
+
+// sent says how far the values are there. A run that was killed computes its last rows once more.
+type sent struct {
+	Step int      `json:"step"` // global
+	Keys []string `json:"keys"` // of its values
+}
+
+func (s sent) has(x metric) bool {
+	return x.Step < s.Step || x.Step == s.Step && slices.Contains(s.Keys, x.Key)
+}
+
+func (s *sent) add(all []metric) {
+	for _, x := range all {
+		if x.Step > s.Step {
+			*s = sent{Step: x.Step}
+		}
+		s.Keys = append(s.Keys, x.Key)
+	}
 }
 
 // Start begins to copy. It does not wait for the server.
@@ -383,6 +404,7 @@ func (m *Client) send(ctx context.Context) error {
 	}
 	for {
 		m.mu.Lock()
+		m.metrics = slices.DeleteFunc(m.metrics, m.before.has)
 		metrics := slices.Clone(m.metrics[:min(len(m.metrics), maxMetrics-maxTags)])
 		tags := pairsOf(m.tags, maxTagLength)
 		tags = tags[:min(len(tags), maxTags)]
@@ -410,6 +432,10 @@ func (m *Client) send(ctx context.Context) error {
 			}
 		}
 		m.mu.Unlock()
+		m.kept.Sent.add(metrics)
+		if err := m.keep(); err != nil {
+			return err
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ func (m *Client) begin(ctx context.Context) error {
 		var kept keptRun
 		if err := record.ReadJSON(filepath.Join(m.opt.Dir, keptFile), &kept); err == nil && kept.TrackingURI == m.opt.Server.URI &&
 			kept.RunID != "" {
-			m.kept.Params, id = kept.Params, kept.RunID
+			m.kept.Params, m.kept.Sent, m.before, id = kept.Params, kept.Sent, kept.Sent, kept.RunID
 		}
 	}
 	if id != "" {
@@ -28,7 +28,7 @@ func (m *Client) begin(ctx context.Context) error {
 		if found || err != nil {
 			return err
 		}
-		m.kept.Params = false
+		m.kept.Params, m.kept.Sent, m.before = false, sent{}, sent{}
 	}
 	experiment, err := m.experiment(ctx)
 	if err != nil {

@@ -403,7 +403,14 @@ func TestMLflowResume(t *testing.T) {
 	opt.Resumed = true
 	opt.Settings["checks.severity.no_signal"] = "note" // may change on the way; a parameter may not
 	opt.Settings["seed"] = "4"
-	attempt(2, record.StateDone)
+	m := Start(opt)
+	for step, row := range []map[string]any{{"loss": 0.5, "kl": 0.1}, {"loss": 0.5}} { // of the first step the kl alone is not there yet
+		m.Row(stepRow(step+1, row))
+	}
+	m.Close(tracker.End{State: record.StateDone})
+	if n := len(s.runs["run1"].metrics["grpo/train/kl"]); n != 1 {
+		t.Errorf("%d values of kl, want what the killed attempt had not sent", n)
+	}
 	if run := s.runs["run1"]; len(s.runs) != 1 || run.status != "FINISHED" || len(run.metrics["grpo/train/loss"]) != 2 {
 		t.Errorf("%d runs; the first: %+v", len(s.runs), run)
 	}

@@ -195,6 +195,11 @@ func claimSweep(dir string) (*runfolder.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
+	log := filepath.Join(dir, controllerLog)
+	own, _ := os.Stdout.Stat()
+	if kept, err := os.Stat(log); err == nil && !os.SameFile(kept, own) { // of an earlier one: nobody should follow it
+		os.Rename(log, log+".old")
+	}
 	return f, f.CleanSweep()
 }
 

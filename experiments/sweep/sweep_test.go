@@ -417,7 +417,14 @@ func TestSweepDetached(t *testing.T) {
 	for locked := true; locked; time.Sleep(10 * time.Millisecond) {
 		locked = strings.Contains(mustRun(t, "status", dir).Stdout, "its controller is running")
 	}
-	mustRun(t, "attach", dir)
+	over := start(t, "resume", dir)
+	over.Until(func() bool { return strings.Contains(over.Stdout.String(), "#") })
+	if exists(filepath.Join(dir, "controller.log")) {
+		t.Error("who attaches follows the log of the killed controller")
+	}
+	if r := over.Wait(); r.Code != 0 {
+		t.Error(r.Stderr)
+	}
 	doneOnce(t, dir, 3)
 	if r := mustRun(t, "attach", dir); !strings.Contains(r.Stdout, "have ended") {
 		t.Errorf("attach of a finished sweep: %s", r.Stdout)

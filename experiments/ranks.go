@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
+	"time"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/interrupt"
@@ -61,11 +64,17 @@ func (r *run) inProcesses(ctx context.Context, lead func() error) (err error) {
 
 // follow is the run of a process that is not rank 0, in a folder that is thrown away.
 func (r *run) follow(ctx context.Context) (err error) {
-	dir, remove, err := interrupt.Folder("", "fulcrum-rank-")
+	forgetKilled()
+	dir, remove, err := interrupt.Folder("", rankFolder)
 	if err != nil {
 		return err
 	}
 	defer remove()
+	f, err := runfolder.Claim(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Release()
 	if err := stdout.Mute(); err != nil {
 		return err
 	}
@@ -89,6 +98,19 @@ func (r *run) follow(ctx context.Context) (err error) {
 		err = cmp.Or(asked(ctx, err), context.Canceled)
 	}
 	return err
+}
+
+const rankFolder = "fulcrum-rank-"
+
+// forgetKilled removes the folders that killed processes have left: those at work hold their lock, and new ones take it.
+func forgetKilled() {
+	locks, _ := filepath.Glob(filepath.Join(os.TempDir(), rankFolder+"*", ".lock"))
+	for _, lock := range locks {
+		info, err := os.Stat(lock)
+		if dir := filepath.Dir(lock); err == nil && time.Since(info.ModTime()) > time.Minute && !runfolder.Locked(dir) {
+			os.RemoveAll(dir)
+		}
+	}
 }
 
 // asked is why a run was asked to stop: its own context's cause, or what another of its processes was told.

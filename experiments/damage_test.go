@@ -3,6 +3,7 @@ package experiments_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"math"
 	"os"
 	"os/exec"
@@ -186,6 +187,13 @@ func TestNoPlotsFromAResume(t *testing.T) {
 	}
 	if after := read(t, filepath.Join(dir, "report.md")); after != before {
 		t.Errorf("the report differs:\n%s\nbefore:\n%s", after, before)
+	}
+	// Where a report of meanwhile has drawn plots, they are drawn again, and one that cannot be is no end of the run.
+	if err := errors.Join(os.Remove(filepath.Join(dir, "report.html")), os.MkdirAll(filepath.Join(dir, "plots/losses.png"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if r := mustRun(t, "resume", dir); !strings.Contains(r.Stderr, "warning: plots: ") || !exists(filepath.Join(dir, "report.html")) {
+		t.Errorf("a plot that cannot be drawn: %s", r.Stderr)
 	}
 }
 

@@ -208,7 +208,13 @@ func finished(dir, state string, cfg *job.Config) error {
 // writeReport writes the report of a finished run, with its plots where it draws some, or `run report` drew some while it went on.
 func writeReport(dir string, cfg *job.Config) error {
 	if _, err := os.Stat(filepath.Join(dir, runreport.PlotsFolder)); err == nil || cfg.Report.Plots {
-		return runreport.RebuildReport(dir)
+		run, err := record.ReadRun(dir)
+		if err == nil {
+			err = runreport.DrawPlots(run)
+		}
+		if err != nil {
+			stdout.Message(stdout.Errors(), "warning: plots: "+err.Error())
+		}
 	}
 	return runreport.WriteReport(dir)
 }

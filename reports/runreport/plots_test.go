@@ -166,7 +166,7 @@ func TestPlotsOfOddRuns(t *testing.T) {
 			tc.fill(t, log)
 			run, err := record.ReadRun(dir)
 			reportstest.Must(t, err)
-			reportstest.Must(t, drawSafely(run))
+			reportstest.Must(t, DrawPlots(run))
 			if got := strings.Join(drawnNames(dir), " "); got != tc.want {
 				t.Errorf("drawn %q, want %q", got, tc.want)
 			}

@@ -1,7 +1,6 @@
 package runreport
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -49,7 +48,7 @@ func (p *Plotter) Close() error {
 		p.done.Wait()
 		run, err := record.ReadRun(p.dir)
 		if err == nil {
-			err = drawSafely(run)
+			err = DrawPlots(run)
 		}
 		p.last = err
 	})
@@ -79,7 +78,7 @@ func (p *Plotter) loop() {
 			err = run.ReadRest()
 		}
 		if err == nil {
-			err = drawSafely(run)
+			err = DrawPlots(run)
 		}
 		if err != nil && err.Error() != said && p.report != nil {
 			said = err.Error()
@@ -87,14 +86,4 @@ func (p *Plotter) loop() {
 		}
 		rest = max(p.every, 9*time.Since(begin))
 	}
-}
-
-// drawSafely turns a panic of the plotting library into an error: a plot must not end a training.
-func drawSafely(run *record.Run) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("plots: %v", r)
-		}
-	}()
-	return DrawPlots(run)
 }

@@ -48,7 +48,7 @@ func RebuildReport(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := drawSafely(run); err != nil {
+	if err := DrawPlots(run); err != nil {
 		return err
 	}
 	return WriteReport(dir)

@@ -135,8 +135,10 @@ func (p *File) readSchema(elements []*element) error {
 		if e.Children == nil {
 			if depth == 1 && !repeated {
 				as, of := option.Or(e.Converted, -1), option.Or(e.Logical, logical{})
+				unsigned := as >= deprecated.Uint8 && as <= deprecated.Uint64 || of.Integer != nil && !of.Integer.Signed
+				of.Integer = nil // no measure
 				p.leaves = append(p.leaves, leaf{name: e.Name, index: index, kind: option.Or(e.Kind, 0),
-					optional: e.Repetition == format.Optional, unsigned: as >= deprecated.Uint8 && as <= deprecated.Uint64,
+					optional: e.Repetition == format.Optional, unsigned: unsigned,
 					measure: of != (logical{}) || as >= deprecated.Decimal && as <= deprecated.TimestampMicros})
 			}
 			index++

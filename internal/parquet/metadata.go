@@ -36,6 +36,12 @@ type logical struct {
 	Date    *struct{} `thrift:"6"`
 	Time    *struct{} `thrift:"7"`
 	Stamp   *struct{} `thrift:"8"`
+	Integer *integer  `thrift:"10"`
+}
+
+type integer struct {
+	Width  int8 `thrift:"1"`
+	Signed bool `thrift:"2,writezero"`
 }
 
 type group struct {

@@ -2,6 +2,7 @@ package parquet
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -234,8 +236,40 @@ func BenchmarkText(b *testing.B) {
 }
 
 // Whole numbers are what their column says they are: without a sign, or a date, which is no number. pyarrow 25 wrote the file.
+// A file may name the kinds by their logical types alone.
 func TestKindsOfNumbers(t *testing.T) {
-	f, err := Open("testdata/kinds/arrow.parquet")
+	const path = "testdata/kinds/arrow.parquet"
+	kindsOfNumbers(t, path)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(text) - 8
+	begin := end - int(binary.LittleEndian.Uint32(text[end:]))
+	var meta footer
+	if _, err := decode(text[begin:end], &meta); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range meta.Schema {
+		if e.Converted = nil; e.Children == nil && e.Logical == nil {
+			t.Errorf("column %s has no logical type", e.Name)
+		}
+	}
+	b, err := thrift.Marshal(new(thrift.CompactProtocol), meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(binary.LittleEndian.AppendUint32(append(text[:begin:begin], b...), uint32(len(b))), magic...)
+	logical := filepath.Join(t.TempDir(), "logical.parquet")
+	if err := os.WriteFile(logical, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	kindsOfNumbers(t, logical)
+}
+
+func kindsOfNumbers(t *testing.T, path string) {
+	t.Helper()
+	f, err := Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

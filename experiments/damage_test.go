@@ -189,7 +189,8 @@ func TestNoPlotsFromAResume(t *testing.T) {
 		t.Errorf("the report differs:\n%s\nbefore:\n%s", after, before)
 	}
 	// Where a report of meanwhile has drawn plots, they are drawn again, and one that cannot be is no end of the run.
-	if err := errors.Join(os.Remove(filepath.Join(dir, "report.html")), os.MkdirAll(filepath.Join(dir, "plots/losses.png"), 0o755)); err != nil {
+	drawn := filepath.Join(dir, "plots/losses.png")
+	if err := errors.Join(os.Remove(filepath.Join(dir, "report.html")), os.MkdirAll(drawn, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	if r := mustRun(t, "resume", dir); !strings.Contains(r.Stderr, "warning: plots: ") || !exists(filepath.Join(dir, "report.html")) {

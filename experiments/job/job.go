@@ -10,6 +10,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/ranks"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -37,7 +38,8 @@ type Job struct {
 	Begun   bool // the first row, or answer, may be written from now on
 	// Ranges are the least and the greatest score that a metric's formula can give, where the configuration decides it.
 	Ranges map[string][2]float64
-	Fresh  string // the part of the policy that starts fresh despite a checkpoint; "" = nothing
+	Served []tensorfile.Input // the frozen model on a server that training asks, as if it were a file
+	Fresh  string             // the part of the policy that starts fresh despite a checkpoint; "" = nothing
 	// Baselines are the mean validation rewards of rules that learn nothing, by name.
 	Baselines map[string]float64
 	Outcome

@@ -257,7 +257,8 @@ func recorded() []string {
 
 // written are all files and folders of a run that it alone writes; others have options that name them.
 func written() []string {
-	return append(recorded(), record.RunLogFile, "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder, "events.out.tfevents.*", lockFile)
+	return append(recorded(), record.RunLogFile, "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder, record.EventFilesPattern,
+		lockFile)
 }
 
 // Writes reports whether path is, or lies in, what a run writes into its folder: no place for another file.

@@ -30,7 +30,7 @@ func look(j *job.Job, was []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := list.Map(append(tensorfile.Inputs(), scripts...), inputLine)
+	names := list.Map(slices.Concat(tensorfile.Inputs(), scripts, j.Served), inputLine)
 	for _, i := range scripts { // one that is kept running has not read it
 		before := linesOf(i, was)
 		if len(before) > 0 && !slices.Contains(before, inputLine(i)) {
@@ -94,9 +94,9 @@ func inputLine(i tensorfile.Input) string { return i.Name() + " " + i.Digest }
 // sameInputs refuses a resume where such a file is not what the saved state has learned from.
 func sameInputs(j *job.Job, saved []string) error {
 	scripts, err := rewardScripts(j)
-	for _, i := range append(tensorfile.Inputs(), scripts...) {
+	for _, i := range slices.Concat(tensorfile.Inputs(), scripts, j.Served) {
 		if was := linesOf(i, saved); len(was) > 0 && !slices.Contains(was, inputLine(i)) {
-			return usage.Errorf("%s: its content is not what the saved state has learned from: put the file back, or start anew elsewhere: %s",
+			return usage.Errorf("%s: its content is not what the saved state has learned from: put it back, or start anew elsewhere: %s",
 				i.Path, program.OnFolder("--rerun", j.Dir))
 		}
 	}

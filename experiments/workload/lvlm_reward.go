@@ -10,6 +10,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/option"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/pointer"
 )
@@ -45,6 +46,9 @@ func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamd
 	model, err := OpenScorer(ctx, j)
 	if err != nil {
 		return nil, err
+	}
+	if id := model.Identity(); id.Backend != "local" {
+		j.Served = append(j.Served, tensorfile.Input{Path: "lvlm.model", Digest: id.Model})
 	}
 	j.BeforeResults(func(ctx context.Context) error { return model.Vouch(ctx, j) })
 	s := &icl.Search{Scorer: model, Records: set.Records, BeamsOptions: icl.BeamsOptions{Score: *score}}

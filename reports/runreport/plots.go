@@ -55,8 +55,8 @@ func Figures() []Figure {
 }
 
 // DrawPlots draws every figure that the run has data for, as plots/NAME.png and plots/NAME.svg of its folder. Files are
-// replaced whole, so a reader never sees half a plot. A figure whose rows are gone, cut off by a resume, is removed. A panic of the plotting
-// library is an error: a plot must not end a training.
+// replaced whole, so a reader never sees half a plot. A figure whose rows are gone, cut off by a resume, is removed. A panic of the
+// plotting library is an error: a plot must not end a training.
 func DrawPlots(run *record.Run) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -2,10 +2,7 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,28 +15,17 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/list"
-	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/vl/pixels"
 )
 
-// couldBeData refuses a path that leads nowhere, and a file without the ending of a file of data.
-func couldBeData(path string) error {
-	endings := []string{".json", ".jsonl", ".parquet", ".npz", ".npy", ".pt", ".pth", ".safetensors"}
-	if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return usage.Errorf("%s: no such file or folder%s", path, nearpath.Hint(path))
-	} else if err == nil && !info.IsDir() && !slices.Contains(endings, strings.ToLower(filepath.Ext(path))) {
-		return usage.Errorf("%s: files of data end in %s", path, strings.Join(endings, ", "))
-	}
-	return nil
-}
-
 // dataVerb reports what a file of data holds.
 func dataVerb() *verb {
 	f := usage.Flags()
 	asJSON := jsonFlag(f)
+	endings := []string{".json", ".jsonl", ".parquet", ".npz", ".npy", ".pt", ".pth", ".safetensors"}
 	fix := f.String("fix", "", "write a corrected copy into the folder OUT")
 	return &verb{
 		usage: `run data inspect beams.json
@@ -76,9 +62,6 @@ the folder that holds both.
 				noData = usage.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", args[1],
 					program.OnFolder("report", args[1]))
 			}
-			if err := couldBeData(args[1]); err != nil {
-				return err
-			}
 			if f.Changed("fix") {
 				if *fix == "" || isModel || noData != nil {
 					return usage.Errorf("--fix %q: want a new folder, and data to copy, not the folder of a run, a sweep or a model: %q", *fix, args[1])
@@ -98,7 +81,10 @@ the folder that holds both.
 			}
 			if !isModel {
 				if report, err = beamdata.Inspect(args[1], 0, opt); err != nil {
-					return err
+					return usage.Errorf("%v", err)
+				}
+				if report.Format == "" && !slices.Contains(endings, strings.ToLower(filepath.Ext(args[1]))) {
+					return usage.Errorf("%s: files of data end in %s", args[1], strings.Join(endings, ", "))
 				}
 			}
 			if !*asJSON {

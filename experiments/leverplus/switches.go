@@ -74,10 +74,7 @@ func Overrides(values map[string]string) (overrides, notices []string, err error
 		return nil, nil, usage.Errorf("lever-plus: --img_emb FILE is needed: the embedding table")
 	}
 	format, err := beamdata.FormatOf(values["beam_data"])
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, usage.Errorf("--beam_data: %v", err)
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // the run says so
 		return nil, nil, fmt.Errorf("--beam_data: %w", err)
 	}
 	if format == "rl" {

@@ -263,13 +263,11 @@ func written() []string {
 
 // Writes reports whether path is, or lies in, what a run writes into its folder: no place for another file.
 func Writes(path string) bool {
-	for _, path = range []string{path, filepath.Dir(path)} {
-		if IsRun(filepath.Dir(path)) && slices.ContainsFunc(append(written(), "infer.json", "selections.jsonl", "near_duplicates.jsonl"),
-			func(pattern string) bool { ok, _ := filepath.Match(pattern, filepath.Base(path)); return ok }) {
-			return true
-		}
-	}
-	return false
+	own := append(written(), "infer.json", "selections.jsonl", "near_duplicates.jsonl")
+	return slices.ContainsFunc([]string{path, filepath.Dir(path)}, func(path string) bool {
+		like := func(pattern string) bool { ok, _ := filepath.Match(pattern, filepath.Base(path)); return ok }
+		return IsRun(filepath.Dir(path)) && slices.ContainsFunc(own, like)
+	})
 }
 
 // Reuse takes what an earlier run of the same kind recorded out of the way, until end removes it, or puts it back.

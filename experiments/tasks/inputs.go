@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/list"
@@ -71,21 +72,14 @@ func Unchanged(j *job.Job, err error) error {
 	return fmt.Errorf("%w, and go on from the last state before that: %s", changed, program.OnFolder("resume", j.Dir))
 }
 
-// absentError ends a task before it began: a file that its settings name is not there.
-type absentError struct{ error }
-
-func (e absentError) Unwrap() error { return e.error }
-
-// ExitCode is that of a mistake in the command. It is no usage.Error, so that the job of a sweep keeps its folder.
-func (absentError) ExitCode() int { return 2 }
-
-// Named returns err, of a task, with the exit code of a wrong name where the task has not begun and a file that it names is not there.
+// Named returns err, of a task, as a mistake of the configuration where the task has not begun and a file that its settings name is not
+// there. It is no usage.Error: the job of a sweep keeps its folder.
 func Named(j *job.Job, err error) error {
 	absent := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }
-	if err == nil || j.Begun || !slices.ContainsFunc(filesOf(j.Config), absent) {
-		return err
+	if err != nil && !j.Begun && slices.ContainsFunc(filesOf(j.Config), absent) {
+		return &configs.Error{Msg: err.Error()}
 	}
-	return absentError{err}
+	return err
 }
 
 // inputLine names a file for a saved state. It holds no path: the run's files may have moved.

@@ -124,9 +124,4 @@ func (t *Table) parts(width int) []*Table {
 }
 
 // asRead is a cell as a person reads it, markup taken off.
-func asRead(cell any) string {
-	if m, ok := cell.(Markup); ok {
-		return visible.Text(PlainText(m))
-	}
-	return visible.Text(shown(cell))
-}
+func asRead(cell any) string { return visible.Text(shown(cell)) }

@@ -198,11 +198,16 @@ func TestProcessesEnd(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			dir := runtest.Folder(t)
-			p := runtest.Start(t, spread(3, onSamples(), dir, "parallel.timeout_seconds=2", "grpo_online.epochs=200")...)
+			temporary := t.TempDir()
+			p := runtest.StartWith(t, "", []string{"TMPDIR=" + temporary}, spread(3, onSamples(), dir, "parallel.timeout_seconds=2",
+				"grpo_online.epochs=200")...)
 			p.Until(func() bool { // it samples
 				text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 				return err == nil && strings.Contains(string(text), `"phase":"grpo_online"`)
 			})
+			if left, _ := filepath.Glob(filepath.Join(temporary, "fulcrum-rank-*")); len(left) > 0 {
+				t.Errorf("a kill now would leave %v", left)
+			}
 			pids := others(t, p.Cmd.Process.Pid)
 			if len(pids) != 2 {
 				t.Fatalf("ranks and processes: %v, want two", pids)

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
-	"path/filepath"
-	"time"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/interrupt"
@@ -64,17 +61,11 @@ func (r *run) inProcesses(ctx context.Context, lead func() error) (err error) {
 
 // follow is the run of a process that is not rank 0, in a folder that is thrown away.
 func (r *run) follow(ctx context.Context) (err error) {
-	forgetKilled()
-	dir, remove, err := interrupt.Folder("", rankFolder)
+	dir, remove, err := interrupt.Folder("", "fulcrum-rank-")
 	if err != nil {
 		return err
 	}
 	defer remove()
-	f, err := runfolder.Claim(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Release()
 	if err := stdout.Mute(); err != nil {
 		return err
 	}
@@ -87,6 +78,7 @@ func (r *run) follow(ctx context.Context) (err error) {
 	if r.Log, err = record.OpenLog(dir, record.LogOptions{Stderr: io.Discard}); err != nil {
 		return err
 	}
+	remove() // the open log is all that it needs, and a process that is killed leaves nothing
 	defer r.Log.Close()
 	defer r.Close()
 	task, err := r.Config.Entries.Tasks.Get(r.Config.Task)
@@ -98,19 +90,6 @@ func (r *run) follow(ctx context.Context) (err error) {
 		err = cmp.Or(asked(ctx, err), context.Canceled)
 	}
 	return err
-}
-
-const rankFolder = "fulcrum-rank-"
-
-// forgetKilled removes the folders that killed processes have left: those at work hold their lock, and new ones take it.
-func forgetKilled() {
-	locks, _ := filepath.Glob(filepath.Join(os.TempDir(), rankFolder+"*", ".lock"))
-	for _, lock := range locks {
-		info, err := os.Stat(lock)
-		if dir := filepath.Dir(lock); err == nil && time.Since(info.ModTime()) > time.Minute && !runfolder.Locked(dir) {
-			os.RemoveAll(dir)
-		}
-	}
 }
 
 // asked is why a run was asked to stop: its own context's cause, or what another of its processes was told.

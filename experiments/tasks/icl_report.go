@@ -157,7 +157,7 @@ func (l *loop) budgets(all []*answered) *page.Table {
 	t.Title, t.Named = "Budgets", 2
 	row := func(what string, shots any, runs int, c Inference, tokens any) {
 		t.Rows = append(t.Rows, []any{what, shots, runs, int(c.Scored), int(c.Asked), int(c.Known), tokens,
-			page.Rounded{Markup: page.Markup(fmt.Sprintf("%.1f", c.Seconds)), Full: []float64{c.Seconds}}})
+			page.Markup(fmt.Sprintf("%.1f", c.Seconds))})
 	}
 	for _, s := range l.spent {
 		row(s.what, nil, s.runs, s.cost, nil)
@@ -177,9 +177,9 @@ func (l *loop) write(methods arms.MethodTable, all []*answered) error {
 	if err := writeLines(filepath.Join(l.job.Dir, "selections.jsonl"), lines); err != nil {
 		return err
 	}
-	t, cost := methods.Table("Answers"), l.budgets(all)
-	forms := map[string]func(io.Writer) error{"comparison.md": t.Markdown, "comparison.tex": t.LaTeX, "comparison.csv": t.CSV,
-		"budgets.csv": cost.CSV}
+	t, cost := methods.Table("Answers", false), l.budgets(all)
+	forms := map[string]func(io.Writer) error{"comparison.md": t.Markdown, "comparison.tex": t.LaTeX,
+		"comparison.csv": methods.Table("", true).CSV, "budgets.csv": cost.CSV}
 	for name, write := range forms {
 		var b bytes.Buffer
 		if err := write(&b); err != nil {

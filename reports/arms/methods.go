@@ -102,8 +102,8 @@ func (t MethodTable) named(model string, shots int, name string) *Method {
 	return t.Methods[at]
 }
 
-// Table is the comparison with a row for each method, in percent.
-func (t MethodTable) Table(title string) *page.Table {
+// Table is the comparison with a row for each method, in percent; full: with all digits, for programs.
+func (t MethodTable) Table(title string, full bool) *page.Table {
 	first := t.Methods[0].Name
 	metric, unit := t.Methods[0].measure()
 	if unit != "" {
@@ -121,28 +121,34 @@ func (t MethodTable) Table(title string) *page.Table {
 	if copies {
 		table.Columns = append(table.Columns, page.NewTable([]string{">copied (%)"}, nil).Columns...)
 	}
-	for _, m := range t.Methods {
-		rounded := func(text string, full ...float64) page.Rounded {
-			return page.Rounded{Markup: page.Markup(text), Full: full}
+	cell := func(text string, of ...float64) any {
+		switch {
+		case !full:
+			return page.Markup(text)
+		case len(of) == 1:
+			return of[0]
 		}
-		row := []any{m.Name, m.Shots, len(m.Seeds), rounded(fmt.Sprintf("%.1f", m.percent()), m.percent()), nil, nil, nil, nil}
+		return fmt.Sprint(of)
+	}
+	for _, m := range t.Methods {
+		row := []any{m.Name, m.Shots, len(m.Seeds), cell(fmt.Sprintf("%.1f", m.percent()), m.percent()), nil, nil, nil, nil}
 		if m.Name == "none" {
 			row[1] = 0
 		}
 		if interval := m.Interval(); interval != nil {
 			mean, low, high := page.Estimate(m.percent(), 100*interval.Low, 100*interval.High, page.Unsigned)
-			row[3], row[4] = rounded(mean, m.percent()), rounded(low+" to "+high, 100*interval.Low, 100*interval.High)
+			row[3], row[4] = cell(mean, m.percent()), cell(low+" to "+high, 100*interval.Low, 100*interval.High)
 		}
 		if c := m.over; c != nil {
 			mean, low, high := c.percents()
-			row[5], row[6] = rounded(mean, 100*c.Mean), rounded(low+" to "+high, 100*c.Interval.Low, 100*c.Interval.High)
+			row[5], row[6] = cell(mean, 100*c.Mean), cell(low+" to "+high, 100*c.Interval.Low, 100*c.Interval.High)
 			row[7] = stats.VerdictCell(c.Paired)
 		}
 		if copies {
 			row = append(row, nil)
 		}
 		if m.Copied != nil {
-			row[8] = rounded(fmt.Sprintf("%.1f", 100**m.Copied), 100**m.Copied)
+			row[8] = cell(fmt.Sprintf("%.1f", 100**m.Copied), 100**m.Copied)
 		}
 		table.Rows = append(table.Rows, row)
 	}
@@ -211,7 +217,7 @@ func (t MethodTable) Findings(d *page.Document) {
 // Write writes what was found, the table, and how to read it.
 func (t MethodTable) Write(d *page.Document, title string) {
 	t.Findings(d)
-	table := t.Table(title)
+	table := t.Table(title, false)
 	d.Add(table)
 	d.Paragraph("Differences are paired by question. Intervals cover new questions and new seeds; the verdicts "+
 		"are corrected for all comparisons of this table together (Holm), the intervals are not. An interval ends at what scores can "+

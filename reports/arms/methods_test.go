@@ -50,7 +50,7 @@ func TestCompareMethods(t *testing.T) {
 				t.Errorf("%d seeds: the findings lack %q:\n%s", seeds, want, text)
 			}
 		}
-		rows := table.Table("").Texts()
+		rows := table.Table("", false).Texts()
 		if len(rows) != 6 || rows[0][5] != "" || rows[3][7] != "better" || rows[2][1] != "0" || rows[3][1] != "2" {
 			t.Errorf("%d seeds: rows %q", seeds, rows)
 		}
@@ -69,7 +69,7 @@ func TestMethodTableNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	var csv, md strings.Builder
-	if err := errors.Join(table.Table("").CSV(&csv), table.Table("").Markdown(&md)); err != nil {
+	if err := errors.Join(table.Table("", true).CSV(&csv), table.Table("", false).Markdown(&md)); err != nil {
 		t.Fatal(err)
 	}
 	head, rows, _ := strings.Cut(csv.String(), "\n")
@@ -131,7 +131,7 @@ func TestMethodsOfSeveralModels(t *testing.T) {
 			t.Errorf("the findings lack %q:\n%s", want, d.Text())
 		}
 	}
-	rows := table.Table("").Texts()
+	rows := table.Table("", false).Texts()
 	if len(rows) != 4 || rows[1][0] != "/models/a" || rows[1][8] != "better" || rows[2][6] != "" || rows[3][8] == "better" {
 		t.Errorf("rows %q", rows)
 	}

@@ -110,15 +110,6 @@ func (s sent) has(x metric) bool {
 	return x.Step < s.Step || x.Step == s.Step && slices.Contains(s.Keys, x.Key)
 }
 
-func (s *sent) add(all []metric) {
-	for _, x := range all {
-		if x.Step > s.Step {
-			*s = sent{Step: x.Step}
-		}
-		s.Keys = append(s.Keys, x.Key)
-	}
-}
-
 // Start begins to copy. It does not wait for the server.
 func Start(opt Options) *Client {
 	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second),
@@ -432,7 +423,12 @@ func (m *Client) send(ctx context.Context) error {
 			}
 		}
 		m.mu.Unlock()
-		m.kept.Sent.add(metrics)
+		for _, x := range metrics {
+			if x.Step > m.kept.Sent.Step {
+				m.kept.Sent = sent{Step: x.Step}
+			}
+			m.kept.Sent.Keys = append(m.kept.Sent.Keys, x.Key)
+		}
 		if err := m.keep(); err != nil {
 			return err
 		}

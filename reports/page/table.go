@@ -18,14 +18,8 @@ import (
 // Markup is Markdown within a line, as the cells of a report are written.
 type Markup string
 
-// Rounded is a cell of numbers that a person reads as the Markup, and a program in Full.
-type Rounded struct {
-	Markup
-	Full []float64 // the ends of an interval, or one number
-}
-
 // Table is rows under named columns: for a report (Markdown), a terminal (Console), a paper (LaTeX) and programs (CSV,
-// JSON, Parquet). A cell is nil (nothing), a bool, an int, a float64, a string of plain text, Markup, or Rounded.
+// JSON, Parquet). A cell is nil (nothing), a bool, an int, a float64, a string of plain text, or Markup.
 type Table struct {
 	Title   string // plain text: the heading that it stands under
 	Named   int    // so many columns tell a row from the others, and stand in each part of a wide table; 0: the first
@@ -136,22 +130,16 @@ func flush(w io.Writer, b *strings.Builder) error {
 }
 
 func markup(cell any) Markup {
-	switch c := cell.(type) {
-	case Markup:
-		return c
-	case Rounded:
-		return c.Markup
+	if m, ok := cell.(Markup); ok {
+		return m
 	}
 	return Markup(Plain(shown(cell)))
 }
 
 // shown is a cell as a person reads it: numbers with four significant digits.
 func shown(cell any) string {
-	switch c := cell.(type) {
-	case float64:
-		return Sig(c, 4)
-	case Rounded:
-		return PlainText(c.Markup)
+	if x, ok := cell.(float64); ok {
+		return Sig(x, 4)
 	}
 	return exact(cell)
 }
@@ -163,8 +151,6 @@ func exact(cell any) string {
 		return ""
 	case Markup:
 		return PlainText(v)
-	case Rounded:
-		return strings.Join(list.Map(v.Full, func(x float64) string { return exact(x) }), " to ")
 	case string:
 		return v
 	case float64:

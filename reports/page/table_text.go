@@ -109,8 +109,6 @@ func jsonValue(cell any) any {
 	switch v := cell.(type) {
 	case Markup:
 		return PlainText(v)
-	case Rounded:
-		return exact(v)
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return exact(v)

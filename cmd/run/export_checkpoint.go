@@ -61,9 +61,7 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 	if real, err := filepath.EvalSymlinks(path); err == nil { // best.safetensors is a link
 		path = real
 	}
-	if opt.out == "" {
-		opt.out = exportPath(path, opt.format)
-	}
+	opt.out = cmp.Or(opt.out, exportPath(path, opt.format))
 	if _, err := os.Lstat(opt.out); err == nil && !opt.force {
 		return usage.Errorf("%s exists: --force replaces it, --out names another file", opt.out)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"reflect"
@@ -83,9 +84,7 @@ func (c *Config) Learns(from ...phases.Learns) bool {
 func (c *Config) ForTrial(groupSize int) *Config {
 	trial := c.Copy()
 	trial.Optim.WeightDecay = 0
-	if groupSize == 0 {
-		groupSize = math.MaxInt
-	}
+	groupSize = cmp.Or(groupSize, math.MaxInt)
 	table := trial.Phases()
 	for _, name := range table.Names() {
 		if p, err := table.Get(name); err == nil {

@@ -2,6 +2,7 @@ package lvlm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -154,9 +155,7 @@ func (s *Stored) refuse(err error) error {
 	}
 	s.recheck.mu.Lock()
 	defer s.recheck.mu.Unlock()
-	if s.recheck.lie == nil {
-		s.recheck.lie = err
-	}
+	s.recheck.lie = cmp.Or(s.recheck.lie, err)
 	if s.store != nil {
 		if bad := s.store.Discard(); bad != nil {
 			return fmt.Errorf("%w (%w)", err, bad)

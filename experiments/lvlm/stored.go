@@ -2,6 +2,7 @@ package lvlm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -306,9 +307,7 @@ func (s *Stored) work(ctx context.Context, score bool, mine []int, keys []store.
 			s.land(batch, keys, said)
 			mu.Lock()
 			defer mu.Unlock()
-			if failed == nil {
-				failed = err
-			}
+			failed = cmp.Or(failed, err)
 			for i, value := range said {
 				values[keys[batch[i]]] = value
 			}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"github.com/parquet-go/parquet-go/format"
+
+	"fulcrum/internal/list"
 )
 
 // plainDictionary is the older name of format.RLEDictionary in data pages, which files written by older programs have.
@@ -84,11 +86,7 @@ func (p *page) some(data []byte, l leaf, dict []*string, n int) ([]*string, erro
 		if err != nil {
 			return nil, err
 		}
-		out := make([]*string, n)
-		for i, v := range numbers {
-			out[i] = l.decimal(v)
-		}
-		return out, nil
+		return list.Map(numbers, l.decimal), nil
 	case format.DeltaLengthByteArray:
 		return deltaLength(data, n)
 	case format.DeltaByteArray:

@@ -8,6 +8,7 @@ package curves
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/gob"
 	"errors"
 	"fmt"
@@ -203,9 +204,7 @@ func (c *Curves) add(row *flatRow, line []byte, at int64) {
 		c.Paused += row.time - c.Updated
 	}
 	if row.time > 0 {
-		if c.Started == 0 {
-			c.Started = row.time
-		}
+		c.Started = cmp.Or(c.Started, row.time)
 		c.Updated = row.time
 	}
 	switch string(row.kind) {

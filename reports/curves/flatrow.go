@@ -3,8 +3,9 @@ package curves
 import (
 	"bytes"
 	"errors"
-	"math"
 	"strconv"
+
+	"fulcrum/reports/record"
 )
 
 var errDamaged = errors.New("damaged row")
@@ -99,13 +100,8 @@ func (r *flatRow) field(key, value []byte) {
 }
 
 func number(value []byte) (float64, bool) {
-	switch string(value) {
-	case `"nan"`:
-		return math.NaN(), true
-	case `"inf"`:
-		return math.Inf(1), true
-	case `"-inf"`:
-		return math.Inf(-1), true
+	if n := len(value); n > 1 && value[0] == '"' {
+		return record.ParseNonFinite(string(value[1 : n-1]))
 	}
 	if len(value) == 0 || value[0] != '-' && (value[0] < '0' || value[0] > '9') {
 		return 0, false

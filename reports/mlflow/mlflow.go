@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -153,10 +154,9 @@ func (m *Client) Row(r record.Row) {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			if _, known := m.infinite[key]; !known {
 				m.infinite[key] = r.GlobalStep
-				var since []string // "grpo/train/loss from step 12"
-				for _, key := range slices.Sorted(maps.Keys(m.infinite)) {
-					since = append(since, fmt.Sprintf("%s from step %d", key, m.infinite[key]))
-				}
+				since := list.Map(slices.Sorted(maps.Keys(m.infinite)), func(key string) string {
+					return fmt.Sprintf("%s from step %d", key, m.infinite[key])
+				})
 				m.tags["fulcrum.nonfinite"] = strings.Join(since, ", ")
 			}
 			continue

@@ -42,7 +42,7 @@ func (r Row) Number(name string) (float64, bool) {
 	case int: // of a row that is being written
 		return float64(v), true
 	case string:
-		return parseNonFinite(v)
+		return ParseNonFinite(v)
 	}
 	return 0, false
 }
@@ -65,7 +65,7 @@ func (r Row) Numbers(name string) []float64 {
 		case float64:
 			out = append(out, v)
 		case string:
-			f, ok := parseNonFinite(v)
+			f, ok := ParseNonFinite(v)
 			if !ok {
 				return nil
 			}
@@ -77,7 +77,8 @@ func (r Row) Numbers(name string) []float64 {
 	return out
 }
 
-func parseNonFinite(s string) (float64, bool) {
+// ParseNonFinite reads a number that JSON has not.
+func ParseNonFinite(s string) (float64, bool) {
 	switch s {
 	case "nan":
 		return math.NaN(), true

@@ -33,7 +33,7 @@ func (n Number) MarshalJSON() ([]byte, error) { return AppendNumber(nil, float64
 func (n *Number) UnmarshalJSON(data []byte) error {
 	var s string
 	if json.Unmarshal(data, &s) == nil {
-		f, ok := parseNonFinite(s)
+		f, ok := ParseNonFinite(s)
 		if !ok {
 			return fmt.Errorf("%q is no number", s)
 		}

@@ -1,6 +1,7 @@
 package pruner
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -39,10 +40,7 @@ func JudgeOf(dir string, epochs int) (Judge, error) {
 		return nil, err
 	}
 	value := func(m phases.Metrics, best string) (string, float64, error) {
-		name := first.Name
-		if name == "" {
-			name = best
-		}
+		name := cmp.Or(first.Name, best)
 		v, ok := m[name].(float64)
 		if !ok {
 			numbers := list.Filter(slices.Sorted(maps.Keys(m)), func(name string) bool { _, ok := m[name].(float64); return ok })

@@ -18,6 +18,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -122,12 +123,9 @@ func nearLimit(job launcher.Job, a launcher.Attempt) error {
 	if err != nil {
 		return err
 	}
-	met, limit := 1, os.Getenv(limitEnv)
-	for _, b := range all {
-		if b.ID == a.ID && b.Try != a.Try && strings.HasPrefix(b.Cause, timeLimit) {
-			met++
-		}
-	}
+	limit, met := os.Getenv(limitEnv), 1+list.Count(all, func(b launcher.Attempt) bool {
+		return b.ID == a.ID && b.Try != a.Try && strings.HasPrefix(b.Cause, timeLimit)
+	})
 	allowed, _ := strconv.Atoi(os.Getenv(maxTimeoutsEnv))
 	if met > allowed {
 		a.State, a.Ended = launcher.Failed, time.Now()

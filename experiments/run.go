@@ -278,8 +278,6 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) ||
 		ctx.Err() != nil && errors.Is(taskErr, context.Cause(ctx)) { // of what was asked meanwhile
 		taskErr = &runfolder.InterruptedError{Cause: asked(ctx, taskErr), Dir: f.Dir, Unsaved: !task.Saves || cfg.Trains() && !hasState(f.Dir)}
-	} else {
-		taskErr = tasks.Named(r.Job, taskErr)
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.Log.Note(record.LevelError, taskErr.Error())

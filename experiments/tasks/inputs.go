@@ -60,26 +60,21 @@ func linesOf(i tensorfile.Input, lines []string) []string {
 	return list.Filter(lines, func(line string) bool { return strings.HasPrefix(line, i.Name()+" ") })
 }
 
-// Unchanged returns err, of a task, or the better reason that a mapped file has changed under it.
+// Unchanged returns err, of a task, or the better reason that a mapped file has changed under it, or that one which the settings name was
+// not there: a mistake in them.
 func Unchanged(j *job.Job, err error) error {
 	changed, ok := errors.AsType[*tensorfile.ChangedError](err)
 	if !ok && !errors.As(tensorfile.Changed(), &changed) {
+		absent := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }
+		if err != nil && !j.Begun && slices.ContainsFunc(filesOf(j.Config), absent) {
+			return &configs.Error{Msg: err.Error()} // no usage.Error: the job of a sweep keeps its folder
+		}
 		return err
 	}
 	if !j.Config.Does().Trains {
 		return fmt.Errorf("%w and run this again", changed)
 	}
 	return fmt.Errorf("%w, and go on from the last state before that: %s", changed, program.OnFolder("resume", j.Dir))
-}
-
-// Named returns err, of a task, as a mistake of the configuration where the task has not begun and a file that its settings name is not
-// there. It is no usage.Error: the job of a sweep keeps its folder.
-func Named(j *job.Job, err error) error {
-	absent := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }
-	if err != nil && !j.Begun && slices.ContainsFunc(filesOf(j.Config), absent) {
-		return &configs.Error{Msg: err.Error()}
-	}
-	return err
 }
 
 // inputLine names a file for a saved state. It holds no path: the run's files may have moved.

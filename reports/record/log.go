@@ -57,9 +57,7 @@ type Log struct {
 // OpenLog opens the log of the run folder dir, which must exist. With opt.Restored it first cuts off
 // what lies behind the restored state and records the resume as one event.
 func OpenLog(dir string, opt LogOptions) (*Log, error) {
-	if opt.Stderr == nil {
-		opt.Stderr = stdout.Errors()
-	}
+	opt.Stderr = cmp.Or[io.Writer](opt.Stderr, stdout.Errors())
 	if opt.Now == nil {
 		opt.Now = steadyClock()
 	}

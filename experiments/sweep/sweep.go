@@ -196,7 +196,7 @@ func claimSweep(dir string) (*runfolder.Folder, error) {
 		return nil, err
 	}
 	log := filepath.Join(dir, controllerLog)
-	own, _ := os.Stdout.Stat()
+	own, _ := os.Stat("/dev/stdout")
 	if kept, err := os.Stat(log); err == nil && !os.SameFile(kept, own) { // of an earlier one: nobody should follow it
 		os.Rename(log, log+".old")
 	}

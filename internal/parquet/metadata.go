@@ -36,12 +36,9 @@ type logical struct {
 	Date    *struct{} `thrift:"6"`
 	Time    *struct{} `thrift:"7"`
 	Stamp   *struct{} `thrift:"8"`
-	Integer *integer  `thrift:"10"`
-}
-
-type integer struct {
-	Width  int8 `thrift:"1"`
-	Signed bool `thrift:"2,writezero"`
+	Integer *struct {
+		Signed bool `thrift:"2,writezero"`
+	} `thrift:"10"`
 }
 
 type group struct {

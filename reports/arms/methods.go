@@ -112,10 +112,8 @@ func (t MethodTable) Table(title string, full bool) *page.Table {
 	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric, ">95% interval", ">over " + page.Plain(first),
 		">95% interval of it", "verdict"}, nil)
 	table.Title, table.Named = title, 2
-	for _, m := range t.Methods { // all are of one look
-		if m.over != nil && m.over.IntervalLevel > 0 {
-			table.Columns[6].Name = page.Markup(page.Sig(100*m.over.IntervalLevel, 4) + "% interval of it")
-		}
+	if c := t.Methods[len(t.Methods)-1].over; c != nil && c.IntervalLevel > 0 { // all are of one look
+		table.Columns[6].Name = page.Markup(page.Sig(100*c.IntervalLevel, 4) + "% interval of it")
 	}
 	copies := slices.ContainsFunc(t.Methods, func(m *Method) bool { return m.Copied != nil })
 	if copies {

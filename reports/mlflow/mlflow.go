@@ -75,7 +75,7 @@ type Client struct {
 
 	// Only the goroutine uses these.
 	kept    keptRun
-	before  sent // by the attempt that is resumed
+	before  int  // Sent of the attempt that is resumed
 	failing bool // the last try failed
 	warned  bool
 }
@@ -97,18 +97,8 @@ type keptRun struct {
 	TrackingURI string `json:"tracking_uri"` // without user and password
 	RunID       string `json:"run_id"`
 	Params      bool   `json:"params"` // they are there: a resume must not send others
-	Sent        sent   `json:"sent"`
+	Sent        int    `json:"sent"`   // global step of the newest value: all before it are there, and are computed once more after a kill
 	artifacts   string // where the server keeps the run's files
-}
-
-// sent says how far the values are there. A run that was killed computes its last rows once more.
-type sent struct {
-	Step int      `json:"step"` // global
-	Keys []string `json:"keys"` // of its values
-}
-
-func (s sent) has(x metric) bool {
-	return x.Step < s.Step || x.Step == s.Step && slices.Contains(s.Keys, x.Key)
 }
 
 // Start begins to copy. It does not wait for the server.
@@ -395,7 +385,7 @@ func (m *Client) send(ctx context.Context) error {
 	}
 	for {
 		m.mu.Lock()
-		m.metrics = slices.DeleteFunc(m.metrics, m.before.has)
+		m.metrics = slices.DeleteFunc(m.metrics, func(x metric) bool { return x.Step < m.before })
 		metrics := slices.Clone(m.metrics[:min(len(m.metrics), maxMetrics-maxTags)])
 		tags := pairsOf(m.tags, maxTagLength)
 		tags = tags[:min(len(tags), maxTags)]
@@ -424,10 +414,7 @@ func (m *Client) send(ctx context.Context) error {
 		}
 		m.mu.Unlock()
 		for _, x := range metrics {
-			if x.Step > m.kept.Sent.Step {
-				m.kept.Sent = sent{Step: x.Step}
-			}
-			m.kept.Sent.Keys = append(m.kept.Sent.Keys, x.Key)
+			m.kept.Sent = max(m.kept.Sent, x.Step)
 		}
 		if err := m.keep(); err != nil {
 			return err

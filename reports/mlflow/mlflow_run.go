@@ -28,7 +28,7 @@ func (m *Client) begin(ctx context.Context) error {
 		if found || err != nil {
 			return err
 		}
-		m.kept.Params, m.kept.Sent, m.before = false, sent{}, sent{}
+		m.kept.Params, m.kept.Sent, m.before = false, 0, 0
 	}
 	experiment, err := m.experiment(ctx)
 	if err != nil {

@@ -184,12 +184,10 @@ func (b *Board) find(dir, sweep string, depth int) {
 }
 
 func isRun(dir string) bool {
-	for _, name := range []string{configFile, record.MetricsFile, record.SummaryFile} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{configFile, record.MetricsFile, record.SummaryFile}, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
 }
 
 // leave notes that a run or sweep is gone.

@@ -180,7 +180,7 @@ func TestPredict(t *testing.T) {
 			_, file, _ = strings.Cut(file, "=")
 			refused(t, run(t, append(args, "predict.out="+file)...), 2, "this is what is read, "+file+", which would be overwritten")
 		}
-		refused(t, run(t, append(args, "init.checkpoint=missing")...), 1, "missing")
+		refused(t, run(t, append(args, "init.checkpoint=missing")...), 2, "missing")
 		refused(t, run(t, append(args, "hydra.output_subdir=checkpoints")...), 2, "hydra.output_subdir=checkpoints")
 		if !runtest.Core {
 			mustRun(t, "verify", dir)

@@ -63,7 +63,7 @@ struct Ahead {
     bool over;
   };
   struct Leaf {
-    std::shared_ptr<torch::autograd::Node> node;
+    decltype(torch::autograd::impl::grad_accumulator(at::Tensor())) node;  // a pointer of a kind that differs between versions
     uintptr_t hook;
   };
 

@@ -184,7 +184,7 @@ def test_processes_exchange_from_device_to_device(device, monkeypatch):
     there, _ = device.run(*words, "parallel.backend=nccl", "hydra.run.dir=nccl", preload=[nccl])
     asked = (device.folder / "asked").read_text()
     print(gloo, there)
-    assert asked.count("send") >= 8
+    assert asked.count("send") >= 4
     assert all(there[k] < gloo[k] for k in ("uploads", "readbacks", "waits")), (gloo, there)
 
 

@@ -18,10 +18,8 @@ type ahead struct {
 	by       *torchx.Ahead
 	earlier  []*torchx.Tensor // sums of this process's shards, of which the newest wait for that of the last shard
 	waiting  int              // their number
-	over     bool             // the passes of the last shard are made, and what waited is added
 	receives []func() error   // by round
-	takes    []func(add bool)
-	nodes    []ranks.Node[*torchx.Tensor]
+	takes    []func(nodes []ranks.Node[*torchx.Tensor], add bool)
 	sent     func() error
 	late     bool
 	err      error
@@ -57,14 +55,13 @@ func (a *ahead) during(g *gradients, last bool, passes func()) {
 	a.by.Start(parts, sums)
 	passes()
 	a.sent, a.late, a.err = a.by.End()
-	a.over = last
 }
 
 // begin begins to receive, and returns what is to be sent of the node of the last shard.
 func (a *ahead) begin(g *gradients, node int) (parts []torchx.AheadPart, err error) {
 	l := g.of
 	for round := range l.rounds() {
-		receive, take := g.receive(round, &a.nodes)
+		receive, take := g.receive(round)
 		wait, err := l.env.Peers.Exchange(nil, receive)
 		if err != nil {
 			return nil, err
@@ -72,12 +69,8 @@ func (a *ahead) begin(g *gradients, node int) (parts []torchx.AheadPart, err err
 		a.receives, a.takes = append(a.receives, wait), append(a.takes, take)
 		for rank := range l.env.Ranks.Size() {
 			of := l.sliceOf(rank, round)
-			part := torchx.AheadPart{From: of.From, To: of.To, Rank: rank, Tag: tagOf(round, node)}
-			if rank == l.env.Ranks.Rank() {
-				part.Rank = -1
-			}
-			if part.From < part.To {
-				parts = append(parts, part)
+			if of.From < of.To && rank != l.env.Ranks.Rank() {
+				parts = append(parts, torchx.AheadPart{From: of.From, To: of.To, Rank: rank, Tag: tagOf(round, node)})
 			}
 		}
 	}
@@ -87,8 +80,7 @@ func (a *ahead) begin(g *gradients, node int) (parts []torchx.AheadPart, err err
 // finish ends the exchange. done is false where some of what was sent was not finished, so that all has to be sent again.
 func (a *ahead) finish(name string, g *gradients, nodes []ranks.Node[*torchx.Tensor]) (done bool, err error) {
 	l := g.of
-	a.nodes = nodes
-	late, err := ranks.Gather(l.env.Ranks, "the end of a pass", a.late, a.err)
+	late, err := ranks.Gather(l.env.Ranks, "the end of a pass", a.late, l.env.Ranks.Why(a.err))
 	if err != nil {
 		return false, err
 	}
@@ -107,7 +99,7 @@ func (a *ahead) finish(name string, g *gradients, nodes []ranks.Node[*torchx.Ten
 			if err := wait(); err != nil {
 				return err
 			}
-			a.takes[round](done)
+			a.takes[round](nodes, done)
 		}
 		if err := a.sent(); err != nil {
 			return err

@@ -154,8 +154,8 @@ func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
 		}
 	}
 	return g.of.inRounds(name, func(round int) (send, receive []torchx.Addressed, take func()) {
-		receive, used := g.receive(round, &nodes)
-		return g.send(round, nodes), receive, func() { used(true) }
+		receive, used := g.receive(round)
+		return g.send(round, nodes), receive, func() { used(nodes, true) }
 	})
 }
 
@@ -171,9 +171,8 @@ func (g *gradients) send(round int, nodes []ranks.Node[*torchx.Tensor]) (send []
 	return send
 }
 
-// receive is what a round receives of others' sums; take adds them to those of this process, nodes, which are there by then, or lets them
-// go.
-func (g *gradients) receive(round int, nodes *[]ranks.Node[*torchx.Tensor]) (receive []torchx.Addressed, take func(add bool)) {
+// receive is what a round receives of others' sums; take adds them to those of this process, or lets them go.
+func (g *gradients) receive(round int) (receive []torchx.Addressed, take func(nodes []ranks.Node[*torchx.Tensor], add bool)) {
 	l, grad, own := g.of, g.of.Params.Grad(), g.of.env.Ranks.Rank()
 	mine, theirs := l.sliceOf(own, round), make([][]torchx.Tensor, l.env.Ranks.Size())
 	for rank := range theirs {
@@ -185,12 +184,12 @@ func (g *gradients) receive(round int, nodes *[]ranks.Node[*torchx.Tensor]) (rec
 			}
 		}
 	}
-	return receive, func(add bool) {
+	return receive, func(nodes []ranks.Node[*torchx.Tensor], add bool) {
 		defer torchx.Scope()()
 		if add {
 			torchx.Copy(partOf(grad, mine), l.sumOf(func(rank, i int) torchx.Tensor {
 				if rank == own {
-					return partOf(g.at((*nodes)[i].Sum), mine)
+					return partOf(g.at(nodes[i].Sum), mine)
 				}
 				return theirs[rank][i]
 			}))

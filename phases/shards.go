@@ -220,9 +220,7 @@ func (g *gradients) add(a, b *torchx.Tensor) *torchx.Tensor {
 	if b == g.here {
 		a, b = b, a
 	}
-	if g.ahead == nil || !g.ahead.over {
-		torchx.AddTo(g.at(a), *b)
-	}
+	torchx.AddTo(g.at(a), *b)
 	b.Free()
 	if g.ahead != nil {
 		g.ahead.earlier = append(g.ahead.earlier[:len(g.ahead.earlier)-2], a)

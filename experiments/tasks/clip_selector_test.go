@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/runtest"
 	"fulcrum/selector/lora"
 )
 
@@ -118,6 +119,19 @@ func TestCLIPAdapters(t *testing.T) {
 			outcomeOf(t, dir).Same(t, outcomeOf(t, killed), resumes)
 		})
 	}
+}
+
+// A shard comes to the adapters as often as it has blocks of pictures: what left during a pass that was not over is sent again.
+func TestCLIPAdaptersByProcesses(t *testing.T) {
+	t.Parallel()
+	_, adapted := clipData(t, "both")
+	by := func(processes int) runtest.Outcome {
+		dir := folder(t)
+		mustRun(t, with(small(adapted, "hydra.run.dir="+dir, "schedule=[sft]", "sft.epochs=2"), []string{"selector.hidden_dim=512",
+			"data.batch_size=14", "parallel.shards=4", fmt.Sprint("parallel.processes=", processes)})...)
+		return outcomeOf(t, dir)
+	}
+	by(1).Same(t, by(2), 0)
 }
 
 // What would train something else than it says is one line before the first step; a run on the table may start one with adapters, and

@@ -81,7 +81,7 @@ type Ahead struct {
 	watched int // of the parameters' leaves
 }
 
-// AheadPart is a part [From, To) of the flat gradient for a process; Rank -1: it stays here.
+// AheadPart is a part [From, To) of the flat gradient for a process.
 type AheadPart struct{ From, To, Rank, Tag int }
 
 // Ahead returns what sends the gradients of p.
@@ -91,7 +91,7 @@ func (g *Gloo) Ahead(p *Params) *Ahead {
 	return a
 }
 
-// Start is called before a backward pass. As soon as a part is finished, sums are added to it in this order, and it is sent.
+// Start is called before a backward pass. As soon as a part is finished it is sent, with sums added in this order.
 func (a *Ahead) Start(parts []AheadPart, sums []Tensor) {
 	for _, l := range a.params.leaves[a.watched:] {
 		from, to := a.params.Range(l.name)

@@ -2,6 +2,7 @@ package torchx_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -76,8 +77,8 @@ func TestGloo(t *testing.T) {
 	}
 }
 
-// TestAhead: the gradient of the last layer leaves during the backward pass, with the sums that are added to it; a pass that comes to a
-// parameter once more than those before is told.
+// TestAhead: the gradient of the last layer leaves during the backward pass, with the sums that are added to it, and stays as it is here; a
+// pass that comes to a parameter once more than those before is told.
 func TestAhead(t *testing.T) {
 	all := gloos(t, 2)
 	const n, layers = 8, 3
@@ -87,39 +88,48 @@ func TestAhead(t *testing.T) {
 	}
 	p := NewParams(specs, "cpu")
 	defer p.Free()
-	values := make([]float32, layers*n*n)
-	for i := range values {
-		values[i] = float32(i%7) / 8
+	r := rand.New(rand.NewPCG(1, 2))
+	random := func() []float32 {
+		v := make([]float32, layers*n*n)
+		for i := range v {
+			v[i] = r.Float32()
+		}
+		return v
 	}
-	p.SetValues(values)
-	ahead := all[0].Ahead(p)
-	defer ahead.Free()
-	sum := FullLike(p.Grad(), 2, Float32, layers*n*n)
-	pass := func(times int) (late bool, early int, want, got []float32) {
-		defer Scope()()
+	p.SetValues(random())
+	earlier := [][]float32{random(), random()}
+	passes := func(times int) {
 		p.ZeroGrad()
-		var parts []AheadPart
-		var receive []Addressed
-		for i := range layers {
-			parts = append(parts, AheadPart{From: i * n * n, To: (i + 1) * n * n, Rank: 1, Tag: i})
-			receive = append(receive, Addressed{FullLike(p.Grad(), 0, Float32, n*n), 0, i})
-		}
-		parts[1].Rank = -1
-		received, err := all[1].Exchange(nil, slices.Delete(receive, 1, 2))
-		if err != nil {
-			t.Fatal(err)
-		}
-		before := ahead.Early
-		ahead.Start(parts, []Tensor{sum, sum})
-		for range times {
-			x := FullLike(p.Grad(), 1, Float32, n, n)
+		for k := range times {
+			x := FullLike(p.Grad(), float64(k)+1.3, Float32, n, n)
 			for i := range layers {
 				x = MatMul(x, p.Get(fmt.Sprint("w", i)))
 			}
 			Backward(Sum(x))
 		}
+	}
+	ahead := all[0].Ahead(p)
+	defer ahead.Free()
+	parts := []AheadPart{{0, n * n, 1, 7}, {2 * n * n, 3 * n * n, 1, 9}} // what lies between stays
+	for i, of := range []struct {
+		times, early int
+		late         bool
+	}{{1, 0, false}, {1, 2, false}, {2, 2, true}, {2, 2, false}, {1, 0, false}} {
+		end := Scope()
+		passes(of.times)
+		gradient := Data[float32](p.Grad())
+		var receive []Addressed
+		for _, part := range parts {
+			receive = append(receive, Addressed{FullLike(p.Grad(), 0, Float32, n*n), 0, part.Tag})
+		}
+		received, err := all[1].Exchange(nil, receive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := ahead.Early
+		ahead.Start(parts, []Tensor{From(earlier[0], layers*n*n), From(earlier[1], layers*n*n)})
+		passes(of.times)
 		sent, late, err := ahead.End()
-		early = ahead.Early - before
 		for _, wait := range []func() error{received, sent} {
 			if err == nil {
 				err = wait()
@@ -128,26 +138,20 @@ func TestAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want = Data[float32](p.Grad())
-		for i := range layers {
-			switch i {
-			case 0:
-				got = append(got, Data[float32](receive[0].Tensor)...)
-			case 1:
-				got = append(got, want[n*n:2*n*n]...)
-			default:
-				got = append(got, Data[float32](receive[1].Tensor)...)
+		if early := ahead.Early - before; late != of.late || early != of.early {
+			t.Errorf("pass %d: late %t, early %d; want %+v", i, late, early, of)
+		}
+		if !slices.Equal(Data[float32](p.Grad()), gradient) {
+			t.Errorf("pass %d: the gradient is another", i)
+		}
+		for k, part := range parts {
+			got := Data[float32](receive[k].Tensor)
+			for j, v := range got {
+				if at := part.From + j; !late && v != (gradient[at]+earlier[0][at])+earlier[1][at] {
+					t.Fatalf("pass %d, part %d: %v at %d", i, k, v, j)
+				}
 			}
 		}
-		return late, early, want, got
-	}
-	for i, of := range []struct {
-		times, early int
-		late         bool
-	}{{1, 0, false}, {1, 2, false}, {2, 2, true}, {2, 2, false}, {1, 0, false}} {
-		late, early, want, got := pass(of.times)
-		if late != of.late || early != of.early || !late && !slices.Equal(got, want) || want[0] < 4 {
-			t.Errorf("pass %d: late %t, early %d, the same %t; want %+v", i, late, early, slices.Equal(got, want), of)
-		}
+		end()
 	}
 }

@@ -146,8 +146,8 @@ const char *fc_gloo_abort(void *of);
 // a gradient [n] whose parts are sent while the backward pass makes it
 const char *fc_ahead(void *of, Tensor gradient, void **out);
 const char *fc_ahead_watch(void *ahead, Tensor leaf, int64_t from, int64_t to);  // where its gradient lies
-const char *fc_ahead_part(void *ahead, int64_t from, int64_t to, int rank, int tag);  // rank -1: it stays
-const char *fc_ahead_later(void *ahead, Tensor sum);  // is added to each part when that is finished
+const char *fc_ahead_part(void *ahead, int64_t from, int64_t to, int rank, int tag);
+const char *fc_ahead_later(void *ahead, Tensor sum);  // is added to what is sent
 const char *fc_ahead_start(void *ahead);
 const char *fc_ahead_end(void *ahead, int *early, int *sent, bool *late);  // late: what was sent was not finished
 const char *fc_ahead_free(void *ahead);

@@ -12,8 +12,8 @@
 
 namespace {
 
-// The heartbeat of processes decides when a wait is over, not gloo.
-constexpr std::chrono::milliseconds kEver = std::chrono::hours(24 * 365);
+// The heartbeat of processes decides when a wait is over, not gloo; but for the start, where each looks for all others.
+constexpr std::chrono::milliseconds kEver = std::chrono::hours(24 * 365), kMeeting = std::chrono::minutes(5);
 
 struct Begun {
   c10::intrusive_ptr<c10d::Work> work;
@@ -41,7 +41,7 @@ void begin(Gloo *g, const at::Tensor &x, bool receive, int other, int tag) {
 // Waits for the oldest operation.
 void finish(Gloo *g) {
   std::unique_lock<std::mutex> lock(g->turn);
-  TORCH_CHECK(!g->aborted, "the group has ended");  // one wait alone takes notice of an abort
+  TORCH_CHECK(!g->aborted && !g->begun.empty(), "the group has ended");  // one wait alone takes notice of an abort
   const Begun oldest = g->begun.front();
   lock.unlock();
   TORCH_CHECK(oldest.work->wait(kEver), "the group has ended");
@@ -59,7 +59,7 @@ struct Ahead {
   };
   struct Part {
     int64_t from, to;
-    int rank, tag, left;  // rank -1: it stays here
+    int rank, tag, left;
     bool over;
   };
   struct Leaf {
@@ -72,7 +72,7 @@ struct Ahead {
   std::map<int64_t, Parameter> parameters;  // by from
   std::vector<Leaf> leaves;
   std::vector<Part> parts;
-  std::vector<at::Tensor> later;  // sums of shards, which are added to the gradient in this order
+  std::vector<at::Tensor> later;  // sums of shards, which are added to what is sent, in this order
   bool on = false, late = false;
   std::string failed;
   int sent = 0;
@@ -93,18 +93,17 @@ struct Ahead {
     failed.clear();
   }
   void come(Parameter &p) {
+    if (!on) return;
     if (++p.come > p.most) late = late || p.most > 0, p.most = p.come;
-    if (on)
-      for (Part &part : parts)
-        if (part.from < p.to && p.from < part.to && --part.left == 0) finish(part);
+    for (Part &part : parts)
+      if (part.from < p.to && p.from < part.to && --part.left == 0) finish(part);
   }
   void finish(Part &part) {
     if (part.over || !failed.empty()) return;
     part.over = true;
     const at::NoGradGuard no_grad;
-    const at::Tensor x = gradient.narrow(0, part.from, part.to - part.from);
-    for (const at::Tensor &sum : later) x.add_(sum.narrow(0, part.from, part.to - part.from));
-    if (part.rank < 0) return;
+    at::Tensor x = gradient.narrow(0, part.from, part.to - part.from);
+    for (const at::Tensor &sum : later) x = x.add(sum.narrow(0, part.from, part.to - part.from));  // a copy: the pass may come once more
     try {
       begin(by, x, false, part.rank, part.tag);
       sent++;
@@ -157,7 +156,7 @@ const char *fc_gloo_store(const char *host, int *port, bool keeps, void **out) {
 const char *fc_gloo_join(void *of, const char *address, int rank, int size) {
   return guard([&] {
     auto *g = static_cast<Gloo *>(of);
-    const auto options = c10d::ProcessGroupGloo::Options::create(kEver);
+    const auto options = c10d::ProcessGroupGloo::Options::create(kMeeting);
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
     options->threads = 1;  // of collective operations, which are not used
     g->group = std::make_unique<c10d::ProcessGroupGloo>(g->store, rank, size, options);

@@ -33,7 +33,14 @@ func ofRecords(name string, opt Options, load func(key, root string) (*icl.Set, 
 	train := records.Queries(false)
 	var images []int
 	if opt.SplitBy != "record" {
-		images = list.Map(train, func(row int) int { return cmp.Or(int(records.Records.ImageID(row)), -1) })
+		first := map[int64]int{0: -1} // row of a picture, whose number may be negative; 0 is none
+		images = list.Map(train, func(row int) int {
+			id := records.Records.ImageID(row)
+			if _, known := first[id]; !known {
+				first[id] = row
+			}
+			return first[id]
+		})
 	}
 	left, right := Split(len(train), images, opt.TrainRatio, opt.SplitSeed)
 	held := list.Map(records.Queries(true), func(row int) int64 { return int64(row) })

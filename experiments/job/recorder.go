@@ -61,7 +61,7 @@ func (j *Job) look(l record.Look, scores any) error {
 		return nil
 	}
 	owner := cmp.Or(j.Sweep, j.Dir)
-	if text, err := json.Marshal(scores); err == nil && owner == j.Dir {
+	if text, err := json.Marshal(scores); err == nil && scores != nil && owner == j.Dir {
 		l.Same = digest.Of([]byte(j.Hash), []byte(j.Data.Fingerprint), text)
 	}
 	return looks.Take(looks.Path(j.Config.Evidence.Ledger, owner), owner, j.Dir, l, "")
@@ -104,7 +104,7 @@ func (r Recorder) Mark() (rows, evals, completions int, err error) {
 func (r Recorder) Scores(s phases.Scores) error {
 	if record.HeldOut(s.Split) && (s.Policy != record.PolicyInit || r.Config.Init.Checkpoint != nil) {
 		l := record.Look{Split: s.Split, Metric: s.Metric, Digest: r.Data.EvalDigest, Sketch: r.Data.EvalSketch}
-		if err := r.look(l, s.Values); err != nil {
+		if err := r.look(l, nil); err != nil { // what is trained after these scores may differ, by a judge or a reward program
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,8 +66,11 @@ func linesOf(i tensorfile.Input, lines []string) []string {
 func Unchanged(j *job.Job, err error) error {
 	changed, ok := errors.AsType[*tensorfile.ChangedError](err)
 	if !ok && !errors.As(tensorfile.Changed(), &changed) {
-		absent := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, fs.ErrNotExist) }
-		if err != nil && !j.Begun && slices.ContainsFunc(filesOf(j.Config), absent) {
+		absent := func(path string) bool { // a pattern is no name
+			_, err := os.Stat(path)
+			return errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(path, "*?[")
+		}
+		if err != nil && !j.Begun && !errors.Is(err, context.Canceled) && slices.ContainsFunc(filesOf(j.Config), absent) {
 			return &configs.Error{Msg: err.Error()} // no usage.Error: the job of a sweep keeps its folder
 		}
 		return err

@@ -307,7 +307,7 @@ func TestRefusedTextRuns(t *testing.T) {
 		{conversations, "turns-2: a conversation of several turns or with pictures"},
 		{textModel(root, "tiny_t5", "exp=summaries_tiny", "rewards.judge.weight=1", "rewards.judge.policy=seq2seq",
 			"rewards.judge.path="+filepath.Join(root, "tiny_bart"), "rewards.judge.prompt='"+strings.Repeat("long ", 200)+"{completion}'"),
-			"this judge reads 128"},
+			"the model reads 128"},
 	} {
 		refused(t, run(t, append(tc.args, "threads=1", "hydra.run.dir="+folder(t))...), 2, tc.want)
 	}

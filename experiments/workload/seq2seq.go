@@ -266,7 +266,7 @@ func newSeq2SeqText(j *job.Job, o *GenerateOptions) (TextModel, error) {
 					all := w.tokens.EncodeSpecial(*line.Source)
 					ids = w.cut(all)
 					if len(ids) < len(all) && line.ID == nil { // of a judge, whose question ends with what is judged
-						return nil, 0, fmt.Errorf("a prompt of %d tokens: this judge reads %d", len(all), len(ids))
+						return nil, 0, fmt.Errorf("a prompt of %d tokens: the model reads %d", len(all), len(ids))
 					}
 					if len(ids) < len(all) && !told {
 						told = true

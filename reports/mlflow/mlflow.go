@@ -412,10 +412,12 @@ func (m *Client) send(ctx context.Context) error {
 				delete(m.tags, tag.Key)
 			}
 		}
-		m.mu.Unlock()
 		for _, x := range metrics {
-			m.kept.Sent = max(m.kept.Sent, x.Step)
+			if m.dropped == 0 { // a resume sends again what is missing
+				m.kept.Sent = max(m.kept.Sent, x.Step)
+			}
 		}
+		m.mu.Unlock()
 		if err := m.keep(); err != nil {
 			return err
 		}

@@ -139,6 +139,14 @@ func (b *builder) add(l line) error {
 // imageID is an image's number in a Record, where 0 means no image.
 func imageID(published int64) int64 { return cmp.Or(published, math.MinInt64) }
 
+// PublishedImage is the number of the record's image as its file has it, which may be 0.
+func (r Record) PublishedImage() int64 {
+	if r.ImageID == imageID(0) {
+		return 0
+	}
+	return r.ImageID
+}
+
 // take adds a record; an id that another one has is an error.
 func (b *builder) take(r Record) error {
 	if before, twice := b.rows[r.ID]; twice {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -455,10 +454,7 @@ func (l *loop) grade(path string) (map[int64]float64, error) {
 func (l *loop) writeAnnotations() error {
 	list := []any{}
 	for _, r := range l.held {
-		a := vqa.Annotation{QuestionID: r.ID, ImageID: r.ImageID, QuestionType: "other", AnswerType: "other"}
-		if r.ImageID == math.MinInt64 { // the picture numbered 0
-			a.ImageID = 0
-		}
+		a := vqa.Annotation{QuestionID: r.ID, ImageID: r.PublishedImage(), QuestionType: "other", AnswerType: "other"}
 		for _, text := range r.Answers {
 			a.Answers = append(a.Answers, vqa.Answer{Answer: text})
 			if l.set.Captions {

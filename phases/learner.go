@@ -24,7 +24,7 @@ type Learner struct {
 	total    int // optimizer steps of the whole phase
 	groups   []lrGroup
 
-	sender     *torchx.Ahead         // of its gradient to other processes, during backward passes (early.go)
+	sender     *torchx.Sender        // of its gradient to other processes, during backward passes (early.go)
 	recordings map[string]*recording // of steps, by Key and layout (record.go)
 	remarked   bool                  // the log says why steps are not recorded
 }

@@ -45,10 +45,9 @@ func (e *Env) joinGloo() (torchx.Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	var g *torchx.Gloo
-	port := 0
+	g, port := (*torchx.Gloo)(nil), 0
 	if e.Ranks.First() {
-		g, port, err = torchx.GlooStore(all[0], port, true)
+		g, port, err = torchx.GlooStore(all[0], 0, true)
 	}
 	if port, err = ranks.Share(e.Ranks, "the start of gloo", port, err); err == nil && g == nil {
 		g, _, err = torchx.GlooStore(all[0], port, false)
@@ -147,8 +146,8 @@ func (g *gradients) sum(nodes []ranks.Node[*torchx.Tensor]) error {
 		}
 	}()
 	const name = "the gradient of a step"
-	if g.ahead != nil {
-		done, err := g.ahead.finish(name, g, nodes)
+	if g.early != nil {
+		done, err := g.early.finish(name, g, nodes)
 		if done || err != nil {
 			return err
 		}

@@ -123,7 +123,7 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	from, to := l.env.own()
 	own, leaves := make([][]passed, to-from), make([]*torchx.Tensor, to-from)
 	turns := l.env.turn(to - from)
-	g := gradients{of: l, ahead: newAhead(l)}
+	g := gradients{of: l, early: newEarly(l)}
 	nodes := ranks.Sums(l.env.shards(), from, to, func(i int) *torchx.Tensor {
 		for leaves[i-from] == nil { // one, but where the other order is taken
 			own[turns[0]], leaves[turns[0]] = g.compute(w.shards[turns[0]], len(turns) == 1)
@@ -189,7 +189,7 @@ func partOf(of torchx.Tensor, part Span) torchx.Tensor {
 type gradients struct {
 	of    *Learner
 	here  *torchx.Tensor // in the buffer
-	ahead *ahead         // nil: processes exchange them behind the passes
+	early *early         // nil: processes exchange them behind the passes
 }
 
 // compute makes the passes of a shard, this process's last or another, and returns their numbers and their gradient.
@@ -199,11 +199,11 @@ func (g *gradients) compute(of shard, last bool) (numbers []passed, gradient *to
 		*g.here = torchx.Own(torchx.Scale(g.of.Params.Grad(), 1)) // a copy
 	}
 	g.here = new(torchx.Tensor)
-	if g.ahead == nil {
+	if g.early == nil {
 		return g.of.numbers(of), g.here
 	}
-	g.ahead.during(g, last, func() { numbers = g.of.numbers(of) })
-	g.ahead.earlier = append(g.ahead.earlier, g.here)
+	g.early.during(g, last, func() { numbers = g.of.numbers(of) })
+	g.early.earlier = append(g.early.earlier, g.here)
 	return numbers, g.here
 }
 
@@ -222,8 +222,8 @@ func (g *gradients) add(a, b *torchx.Tensor) *torchx.Tensor {
 	}
 	torchx.AddTo(g.at(a), *b)
 	b.Free()
-	if g.ahead != nil {
-		g.ahead.earlier = append(g.ahead.earlier[:len(g.ahead.earlier)-2], a)
+	if g.early != nil {
+		g.early.earlier = append(g.early.earlier[:len(g.early.earlier)-2], a)
 	}
 	return a
 }

@@ -49,21 +49,20 @@ func (j *Job) Alike(env *phases.Env) error {
 
 // JoinPeers lets the processes exchange tensors as the configuration says; those of a proof do it by gloo.
 func (j *Job) JoinPeers(env *phases.Env) error {
-	if env.Ranks == nil {
+	backend, err := j.Config.Parallel.Backend, error(nil)
+	switch {
+	case env.Ranks == nil:
 		return nil
-	}
-	backend := j.Config.Parallel.Backend
-	if env.Backwards {
+	case env.Backwards:
 		backend = "gloo"
+	case backend == "auto":
+		backend, err = j.backend(env)
 	}
-	if backend == "auto" {
-		var err error
-		if backend, err = j.backend(env); err != nil {
-			return err
-		}
+	if err == nil {
+		j.Logf("the tensors of a step go between processes by %s", backend)
+		err = env.JoinPeers(backend, j.Device)
 	}
-	j.Logf("the tensors of a step go between processes by %s", backend)
-	return env.JoinPeers(backend, j.Device)
+	return err
 }
 
 // backend is nccl where every process has a GPU of its own and finds NCCL, and gloo elsewhere.

@@ -47,8 +47,6 @@ func newLink(rank int, data, control net.Conn, in, hears *bufio.Reader) *link {
 		says: bufio.NewWriter(control), over: make(chan struct{})}
 }
 
-func (f frame) what() string { return what(f.Name, f.Seq) }
-
 func what(name string, seq uint64) string { return fmt.Sprintf("%s (exchange %d)", name, seq) }
 
 // lead is rank 0's share of an exchange, whose messages it spreads or keeps.
@@ -60,7 +58,8 @@ func (g *Group) lead(mine frame, spread bool) ([]frame, error) {
 			return nil, g.lost(l, err)
 		}
 		if f.Name != mine.Name || f.Seq != mine.Seq {
-			return nil, g.fail(&Error{l.rank, g.hosts[l.rank], fmt.Sprintf("it is in %s, and rank 0 in %s", f.what(), mine.what())})
+			return nil, g.fail(&Error{l.rank, g.hosts[l.rank], fmt.Sprintf("it is in %s, and rank 0 in %s", what(f.Name, f.Seq),
+				what(mine.Name, mine.Seq))})
 		}
 		all = append(all, f)
 	}

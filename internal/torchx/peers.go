@@ -52,18 +52,13 @@ func (g *Gloo) Join(address string, rank, size int) error {
 }
 
 func (g *Gloo) Exchange(send, receive []Addressed) (wait func() error, err error) {
-	for _, of := range send {
-		if err = errorOf("gloo", C.fc_gloo_send(g.group, of.c(), C.int(of.Rank), C.int(of.Tag))); err != nil {
-			return nil, err
-		}
+	for i := 0; i < len(send) && err == nil; i++ {
+		err = errorOf("gloo", C.fc_gloo_send(g.group, send[i].c(), C.int(send[i].Rank), C.int(send[i].Tag)))
 	}
-	for _, of := range receive {
-		if err = errorOf("gloo", C.fc_gloo_receive(g.group, of.c(), C.int(of.Rank), C.int(of.Tag))); err != nil {
-			return nil, err
-		}
+	for i := 0; i < len(receive) && err == nil; i++ {
+		err = errorOf("gloo", C.fc_gloo_receive(g.group, receive[i].c(), C.int(receive[i].Rank), C.int(receive[i].Tag)))
 	}
-	n := len(send) + len(receive)
-	return func() error { return g.wait(n) }, nil
+	return func() error { return g.wait(len(send) + len(receive)) }, err
 }
 
 // wait ends the n oldest operations.
@@ -72,53 +67,53 @@ func (g *Gloo) wait(n int) error { return errorOf("gloo", C.fc_gloo_wait(g.group
 func (g *Gloo) Err() error   { return nil }
 func (g *Gloo) Abort() error { return errorOf("gloo", C.fc_gloo_abort(g.group)) }
 
-// Ahead sends parts of the gradient of a backward pass on the host while that is under way.
-type Ahead struct {
+// Sender sends parts of the gradient of a backward pass on the host while that is under way.
+type Sender struct {
 	Early   int // parts that were sent during passes
 	by      *Gloo
 	params  *Params
-	ahead   unsafe.Pointer
+	sender  unsafe.Pointer
 	watched int // of the parameters' leaves
 }
 
-// AheadPart is a part [From, To) of the flat gradient for a process.
-type AheadPart struct{ From, To, Rank, Tag int }
+// SentPart is a part [From, To) of the flat gradient for a process.
+type SentPart struct{ From, To, Rank, Tag int }
 
-// Ahead returns what sends the gradients of p.
-func (g *Gloo) Ahead(p *Params) *Ahead {
-	a := &Ahead{by: g, params: p}
-	check("gloo", C.fc_ahead(g.group, p.grad.c(), &a.ahead))
+// Sender returns what sends the gradients of p.
+func (g *Gloo) Sender(p *Params) *Sender {
+	a := &Sender{by: g, params: p}
+	check("gloo", C.fc_sender(g.group, p.grad.c(), &a.sender))
 	return a
 }
 
 // Start is called before a backward pass. As soon as a part is finished it is sent, with sums added in this order.
-func (a *Ahead) Start(parts []AheadPart, sums []Tensor) {
+func (a *Sender) Start(parts []SentPart, sums []Tensor) {
 	for _, l := range a.params.leaves[a.watched:] {
 		from, to := a.params.Range(l.name)
-		check("gloo", C.fc_ahead_watch(a.ahead, l.of.c(), C.int64_t(from), C.int64_t(to)))
+		check("gloo", C.fc_sender_watch(a.sender, l.of.c(), C.int64_t(from), C.int64_t(to)))
 	}
 	a.watched = len(a.params.leaves)
 	for _, p := range parts {
-		check("gloo", C.fc_ahead_part(a.ahead, C.int64_t(p.From), C.int64_t(p.To), C.int(p.Rank), C.int(p.Tag)))
+		check("gloo", C.fc_sender_part(a.sender, C.int64_t(p.From), C.int64_t(p.To), C.int(p.Rank), C.int(p.Tag)))
 	}
 	for _, sum := range sums {
-		check("gloo", C.fc_ahead_later(a.ahead, sum.c()))
+		check("gloo", C.fc_sender_later(a.sender, sum.c()))
 	}
-	check("gloo", C.fc_ahead_start(a.ahead))
+	check("gloo", C.fc_sender_start(a.sender))
 }
 
 // End is called behind the pass and sends the rest, which wait waits for. late says that some of what was sent before was not finished: the
 // pass came to a parameter more often than any before.
-func (a *Ahead) End() (wait func() error, late bool, err error) {
+func (a *Sender) End() (wait func() error, late bool, err error) {
 	var early, sent C.int
 	var unfinished C.bool
-	err = errorOf("gloo", C.fc_ahead_end(a.ahead, &early, &sent, &unfinished))
+	err = errorOf("gloo", C.fc_sender_end(a.sender, &early, &sent, &unfinished))
 	a.Early += int(early)
 	return func() error { return a.by.wait(int(sent)) }, bool(unfinished) || a.watched < len(a.params.leaves), err
 }
 
 // Free ends the watch over the parameters.
-func (a *Ahead) Free() { check("gloo", C.fc_ahead_free(a.ahead)) }
+func (a *Sender) Free() { check("gloo", C.fc_sender_free(a.sender)) }
 
 // NCCL joins the GPUs of processes. Its operations wait on the GPU, in the stream of their tensors, for another process to make theirs.
 type NCCL struct {

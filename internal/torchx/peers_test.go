@@ -77,9 +77,9 @@ func TestGloo(t *testing.T) {
 	}
 }
 
-// TestAhead: the gradient of the last layer leaves during the backward pass, with the sums that are added to it, and stays as it is here; a
+// TestSender: the gradient of the last layer leaves during the backward pass, with the sums that are added to it, and stays as it is; a
 // pass that comes to a parameter once more than those before is told.
-func TestAhead(t *testing.T) {
+func TestSender(t *testing.T) {
 	all := gloos(t, 2)
 	const n, layers = 8, 3
 	var specs []Spec
@@ -108,9 +108,9 @@ func TestAhead(t *testing.T) {
 			Backward(Sum(x))
 		}
 	}
-	ahead := all[0].Ahead(p)
-	defer ahead.Free()
-	parts := []AheadPart{{0, n * n, 1, 7}, {2 * n * n, 3 * n * n, 1, 9}} // what lies between stays
+	sender := all[0].Sender(p)
+	defer sender.Free()
+	parts := []SentPart{{0, n * n, 1, 7}, {2 * n * n, 3 * n * n, 1, 9}} // what lies between stays
 	for i, of := range []struct {
 		times, early int
 		late         bool
@@ -126,10 +126,10 @@ func TestAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := ahead.Early
-		ahead.Start(parts, []Tensor{From(earlier[0], layers*n*n), From(earlier[1], layers*n*n)})
+		before := sender.Early
+		sender.Start(parts, []Tensor{From(earlier[0], layers*n*n), From(earlier[1], layers*n*n)})
 		passes(of.times)
-		sent, late, err := ahead.End()
+		sent, late, err := sender.End()
 		for _, wait := range []func() error{received, sent} {
 			if err == nil {
 				err = wait()
@@ -138,7 +138,7 @@ func TestAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if early := ahead.Early - before; late != of.late || early != of.early {
+		if early := sender.Early - before; late != of.late || early != of.early {
 			t.Errorf("pass %d: late %t, early %d; want %+v", i, late, early, of)
 		}
 		if !slices.Equal(Data[float32](p.Grad()), gradient) {

@@ -144,13 +144,13 @@ const char *fc_gloo_receive(void *of, Tensor x, int from, int tag);
 const char *fc_gloo_wait(void *of, int operations);  // the oldest
 const char *fc_gloo_abort(void *of);
 // a gradient [n] whose parts are sent while the backward pass makes it
-const char *fc_ahead(void *of, Tensor gradient, void **out);
-const char *fc_ahead_watch(void *ahead, Tensor leaf, int64_t from, int64_t to);  // where its gradient lies
-const char *fc_ahead_part(void *ahead, int64_t from, int64_t to, int rank, int tag);
-const char *fc_ahead_later(void *ahead, Tensor sum);  // is added to what is sent
-const char *fc_ahead_start(void *ahead);
-const char *fc_ahead_end(void *ahead, int *early, int *sent, bool *late);  // late: what was sent was not finished
-const char *fc_ahead_free(void *ahead);
+const char *fc_sender(void *of, Tensor gradient, void **out);
+const char *fc_sender_watch(void *sender, Tensor leaf, int64_t from, int64_t to);  // where its gradient lies
+const char *fc_sender_part(void *sender, int64_t from, int64_t to, int rank, int tag);
+const char *fc_sender_later(void *sender, Tensor sum);  // is added to what is sent
+const char *fc_sender_start(void *sender);
+const char *fc_sender_end(void *sender, int *early, int *sent, bool *late);  // late: what was sent was not finished
+const char *fc_sender_free(void *sender);
 
 // NCCL (nccl.cc): a communicator of the processes of a run; its operations wait in the tensors' stream
 const char *fc_nccl_version(int *out);  // 22105: 2.21.5

@@ -52,7 +52,7 @@ void finish(Gloo *g) {
 
 // Sends parts of a gradient while the backward pass is under way, each when the pass has come to its parameters as often as in any pass
 // before. Where it comes to one of them once more, too little was sent.
-struct Ahead {
+struct Sender {
   struct Parameter {
     int64_t from, to;
     int come = 0, most = 0;
@@ -77,7 +77,7 @@ struct Ahead {
   std::string failed;
   int sent = 0;
 
-  ~Ahead() {
+  ~Sender() {
     for (Leaf &l : leaves) l.node->del_post_hook(l.hook);
   }
   void watch(const at::Tensor &leaf, int64_t from, int64_t to);
@@ -119,16 +119,16 @@ struct Ahead {
 };
 
 struct Hook : torch::autograd::FunctionPostHook {
-  Ahead *of;
+  Sender *of;
   int64_t from;
-  Hook(Ahead *of, int64_t from) : of(of), from(from) {}
+  Hook(Sender *of, int64_t from) : of(of), from(from) {}
   torch::autograd::variable_list operator()(const torch::autograd::variable_list &outputs, const torch::autograd::variable_list &) override {
     of->come(of->parameters.at(from));
     return outputs;
   }
 };
 
-void Ahead::watch(const at::Tensor &leaf, int64_t from, int64_t to) {
+void Sender::watch(const at::Tensor &leaf, int64_t from, int64_t to) {
   parameters.insert({from, {from, to}});
   const auto node = torch::autograd::impl::grad_accumulator(leaf);
   leaves.push_back({node, node->add_post_hook(std::make_unique<Hook>(this, from))});
@@ -182,37 +182,37 @@ const char *fc_gloo_abort(void *of) {
   });
 }
 
-const char *fc_ahead(void *of, Tensor gradient, void **out) {
+const char *fc_sender(void *of, Tensor gradient, void **out) {
   return guard([&] {
-    auto a = std::make_unique<Ahead>();
+    auto a = std::make_unique<Sender>();
     a->by = static_cast<Gloo *>(of);
     a->gradient = *gradient;
     *out = a.release();
   });
 }
-const char *fc_ahead_watch(void *ahead, Tensor leaf, int64_t from, int64_t to) {
-  return guard([&] { static_cast<Ahead *>(ahead)->watch(*leaf, from, to); });
+const char *fc_sender_watch(void *sender, Tensor leaf, int64_t from, int64_t to) {
+  return guard([&] { static_cast<Sender *>(sender)->watch(*leaf, from, to); });
 }
-const char *fc_ahead_part(void *ahead, int64_t from, int64_t to, int rank, int tag) {
-  return guard([&] { static_cast<Ahead *>(ahead)->parts.push_back({from, to, rank, tag, 0, false}); });
+const char *fc_sender_part(void *sender, int64_t from, int64_t to, int rank, int tag) {
+  return guard([&] { static_cast<Sender *>(sender)->parts.push_back({from, to, rank, tag, 0, false}); });
 }
-const char *fc_ahead_later(void *ahead, Tensor sum) {
-  return guard([&] { static_cast<Ahead *>(ahead)->later.push_back(*sum); });
+const char *fc_sender_later(void *sender, Tensor sum) {
+  return guard([&] { static_cast<Sender *>(sender)->later.push_back(*sum); });
 }
-const char *fc_ahead_start(void *ahead) {
-  return guard([&] { static_cast<Ahead *>(ahead)->start(); });
+const char *fc_sender_start(void *sender) {
+  return guard([&] { static_cast<Sender *>(sender)->start(); });
 }
-const char *fc_ahead_end(void *ahead, int *early, int *sent, bool *late) {
+const char *fc_sender_end(void *sender, int *early, int *sent, bool *late) {
   return guard([&] {
-    auto *a = static_cast<Ahead *>(ahead);
+    auto *a = static_cast<Sender *>(sender);
     *early = a->sent;
     a->end();
     *sent = a->sent, *late = a->late;
     TORCH_CHECK(a->failed.empty(), a->failed);
   });
 }
-const char *fc_ahead_free(void *ahead) {
-  return guard([&] { delete static_cast<Ahead *>(ahead); });
+const char *fc_sender_free(void *sender) {
+  return guard([&] { delete static_cast<Sender *>(sender); });
 }
 
 }  // extern "C"
@@ -227,13 +227,13 @@ const char *fc_gloo_send(void *, Tensor, int, int) { return none(); }
 const char *fc_gloo_receive(void *, Tensor, int, int) { return none(); }
 const char *fc_gloo_wait(void *, int) { return none(); }
 const char *fc_gloo_abort(void *) { return none(); }
-const char *fc_ahead(void *, Tensor, void **) { return none(); }
-const char *fc_ahead_watch(void *, Tensor, int64_t, int64_t) { return none(); }
-const char *fc_ahead_part(void *, int64_t, int64_t, int, int) { return none(); }
-const char *fc_ahead_later(void *, Tensor) { return none(); }
-const char *fc_ahead_start(void *) { return none(); }
-const char *fc_ahead_end(void *, int *, int *, bool *) { return none(); }
-const char *fc_ahead_free(void *) { return none(); }
+const char *fc_sender(void *, Tensor, void **) { return none(); }
+const char *fc_sender_watch(void *, Tensor, int64_t, int64_t) { return none(); }
+const char *fc_sender_part(void *, int64_t, int64_t, int, int) { return none(); }
+const char *fc_sender_later(void *, Tensor) { return none(); }
+const char *fc_sender_start(void *) { return none(); }
+const char *fc_sender_end(void *, int *, int *, bool *) { return none(); }
+const char *fc_sender_free(void *) { return none(); }
 }  // extern "C"
 
 #endif

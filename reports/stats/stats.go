@@ -59,7 +59,7 @@ type Paired struct {
 	SD        float64  `json:"sd"`                 // of the differences
 	Effect    float64  `json:"effect"`             // Mean / SD (Cohen's d_z), 0 when no question differs
 	Interval  Interval `json:"interval"`           // of the mean difference alone, Student's t, whatever family asks: the one that reports show
-	BCa       Interval `json:"bca"`                // bootstrap, bias-corrected and accelerated, corrected as p_holm is
+	BCa       Interval `json:"bca,omitzero"`       // bootstrap, bias-corrected and accelerated, corrected as p_holm is; none where that decides
 	P         float64  `json:"p"`                  // two-sided sign-flip permutation test, two standard errors of its drawing added
 	PHolm     float64  `json:"p_holm"`             // the same, corrected for the comparisons made beside it and for ChosenFrom
 	Changed   int      `json:"changed"`            // questions whose score differs
@@ -255,7 +255,9 @@ func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *
 		if take(steps[i] * p.Tests() * p.Stage.tests()) { // interval has its own idea of the questions needed, too
 			p.BCa = p.Interval
 		} else {
-			p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()*p.Stage.tests()))
+			if p.PHolm < 1-p.Level { // else there is no verdict whatever it is, and so many resamples cost more than a small run
+				p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()*p.Stage.tests()))
+			}
 			p.Questions = QuestionsNeeded(p.Mean, p.SE*math.Sqrt(float64(p.N)), 1-opt.Level, opt.Power)
 		}
 		p.cut()

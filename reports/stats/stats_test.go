@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"encoding/json"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -97,6 +98,28 @@ func TestDegenerateComparisons(t *testing.T) {
 				t.Errorf("got %v, want …%s…", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestBootstrapWhereItDecides: the bootstrap's interval is drawn where the p-value leaves a verdict open, and left out of JSON elsewhere.
+func TestBootstrapWhereItDecides(t *testing.T) {
+	for shift, decides := range map[float64]bool{0: false, 1: true} {
+		rng := rand.New(rand.NewPCG(3, 4))
+		a, b := make([]float64, 60), make([]float64, 60)
+		for i := range a {
+			a[i], b[i] = rng.NormFloat64()+shift, rng.NormFloat64()
+		}
+		p, err := ComparePaired(a, b, nil, Quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (p.BCa != Interval{}) != decides || strings.Contains(string(text), "bca") != decides || (p.Verdict == Better) != decides {
+			t.Errorf("shift %g: p %g, %s", shift, p.PHolm, text)
+		}
 	}
 }
 

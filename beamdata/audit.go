@@ -229,8 +229,8 @@ func (b *Bundle) describe(table *Table, splits []audit.Split) {
 			if begins[key] > 1 {
 				key = hashFloats(seed, table.Row(int(q.ID)))
 			}
-			if picture, ok := b.Items.image(int(q.ID)); ok {
-				text := b.Items.rows[q.ID].question
+			if picture, ok := b.image(int(q.ID)); ok {
+				text := b.Items.at(int(q.ID)).question
 				key ^= maphash.String(seed, text)
 				q.Group = max(1, maphash.Comparable(seed, picture))
 				if text != "" { // the same question about the same picture is the same whatever its embedding

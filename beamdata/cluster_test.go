@@ -3,6 +3,7 @@ package beamdata
 import (
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -16,11 +17,11 @@ func TestItemsKnowTheirClusters(t *testing.T) {
 	write(t, path, text)
 	for key, want := range map[string]string{"": "[7  7  ]", "image_id": "[7  7  ]", "question": "[what what who  ]",
 		"source": "[web  5  ]", "page": "[9007199254740993  9007199254740992  ]", "sauce": "[    ]"} {
-		items := &Items{key: key}
-		if _, _, err := items.readItems(path, 4); err != nil {
+		items := &Items{}
+		if _, _, err := items.readItems(path, key, 4); err != nil {
 			t.Fatal(err)
 		}
-		b := Bundle{Items: items}
+		b := Bundle{Items: items, cluster: key}
 		if got := fmt.Sprint([]string{b.Cluster(0), b.Cluster(1), b.Cluster(2), b.Cluster(3), (&Bundle{}).Cluster(0)}); got != want {
 			t.Errorf("key %q: got %s, want %s", key, got, want)
 		}
@@ -45,12 +46,41 @@ func TestItemsDisagree(t *testing.T) {
 	} {
 		write(t, b, text)
 		items := &Items{}
-		_, _, err := items.readItems(a, 4)
+		_, _, err := items.readItems(a, "", 4)
 		if err == nil {
-			_, _, err = items.readItems(b, 4)
+			_, _, err = items.readItems(b, "", 4)
 		}
 		if fmt.Sprint(err) != want {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
+	}
+}
+
+// Records of beam files say their picture, too, by number or by name: questions about it are one cluster, and no candidates of training.
+func TestBeamsKnowTheirPictures(t *testing.T) {
+	about := func(id int, image string) string {
+		return fmt.Sprintf(`"%d":{"query":{"query_id":%[1]d,"image_id":%s},"candidate_pool_ids":[10,11,12,13],`+
+			`"pointer_candidates":[{"pointer":[10,11],%s}]}`, id, image, traj)
+	}
+	for _, change := range []func(*Options){nil, func(o *Options) { o.Compat = true }} {
+		b, err := loadContent(t, "{"+about(0, "7")+","+about(1, `"7"`)+","+about(2, `"a.jpg"`)+","+about(3, `"a.jpg"`)+","+about(4, "null")+
+			","+about(5, "[8]")+"}", change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.Cluster(0) != "7" || b.Cluster(1) != "7" || b.Cluster(2) == "" || b.Cluster(2) != b.Cluster(3) || b.Cluster(2) == "7" ||
+			b.Cluster(4)+b.Cluster(5)+b.Cluster(6) != "" {
+			t.Errorf("clusters %q %q %q %q %q", b.Cluster(0), b.Cluster(1), b.Cluster(2), b.Cluster(3), b.Cluster(4))
+		}
+	}
+	b, err := loadContent(t, "{"+about(0, "7")+"}", func(o *Options) { o.Cluster = "doc_id" })
+	if err != nil || b.Cluster(0) != "" {
+		t.Errorf("another key's cluster is %q (%v)", b.Cluster(0), err)
+	}
+	val := filepath.Join(t.TempDir(), "val.json")
+	write(t, val, "{"+about(14, "7")+"}") // about the picture of row 0, which is a candidate of query 1
+	b, err = loadContent(t, "{"+about(0, "7")+","+strings.ReplaceAll(about(1, "8"), "13]", "0]")+"}", func(o *Options) { o.ValBeams = &val })
+	if err != nil || fmt.Sprint(b.RCE.Pool(byID(b.RCE)[1])) != "[10 11 12]" {
+		t.Errorf("the pool of query 1 is %v (%v), want no question about a held-out picture", b.RCE.Pool(byID(b.RCE)[1]), err)
 	}
 }

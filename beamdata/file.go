@@ -38,6 +38,7 @@ type beamFile struct {
 	counts map[string]int    // what was skipped, by reason
 	first  map[string]string // by reason: place of the first
 	lost   map[string]int    // queries that train nothing, by reason: a part of counts
+	images map[int64]int64   // by query id: record.image
 
 	unknown []keycheck.Unknown // keys that nothing reads
 }
@@ -79,7 +80,7 @@ func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
 func newFileReader(p *parser, path string, rows int, opt Options) *fileReader {
 	return &fileReader{opt: opt, rows: rows, parser: p, seen: map[int64]bool{}, pos: map[int64]int32{},
 		out: &beamFile{path: path, start: []int64{0}, counts: map[string]int{}, first: map[string]string{}, lost: map[string]int{},
-			names: p.methods}}
+			names: p.methods, images: map[int64]int64{}}}
 }
 
 // missing reports an absent file and the key that names it.
@@ -140,6 +141,9 @@ func (r *fileReader) add(rec *record) error {
 	r.seen[rec.id] = true
 	if rec.id < 0 || rec.id >= int64(r.rows) {
 		return &outsideError{"the query id", rec.id, r.rows}
+	}
+	if rec.pictured {
+		r.out.images[rec.id] = rec.image
 	}
 	switch {
 	case !r.rl:

@@ -40,14 +40,14 @@ func (b *Bundle) heldOut() heldRows {
 			}
 			h.is[row] = true
 			h.questions++
-			image, ok := b.Items.image(int(row))
+			image, ok := b.image(int(row))
 			if images[image] = images[image] || ok; !ok {
 				h.unknown++
 			}
 		}
 	}
 	for row := range h.is {
-		if image, ok := b.Items.image(row); ok && images[image] && !h.is[row] {
+		if image, ok := b.image(row); ok && images[image] && !h.is[row] {
 			h.is[row] = true
 			h.mates++
 		}
@@ -196,8 +196,8 @@ func (m *masker) text() string {
 		"their pools (data.pool.held_out=drop)", page.Thousands(h.questions), page.Thousands(h.mates), page.Thousands(m.dropped),
 		page.Thousands(m.seen))
 	if h.unknown > 0 {
-		text += fmt.Sprintf("; the images of %s held-out questions are not known (image_id in items.jsonl): of these only the questions' own "+
-			"rows left", page.Thousands(h.unknown))
+		text += fmt.Sprintf("; the images of %s held-out questions are not known (image_id in items.jsonl or the records' query): of these "+
+			"only the questions' own rows left", page.Thousands(h.unknown))
 	}
 	return text
 }

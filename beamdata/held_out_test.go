@@ -95,11 +95,11 @@ func TestHeldOutRowsLeaveTrainingPools(t *testing.T) {
 	held := heldOutRows(kept)
 	image := map[int64]bool{}
 	for row := range held {
-		im, _ := kept.Items.image(int(row))
+		im, _ := kept.image(int(row))
 		image[im] = true
 	}
 	for row := range kept.Items.rows {
-		im, ok := kept.Items.image(row)
+		im, ok := kept.image(row)
 		if ok && image[im] {
 			held[int32(row)] = true
 		}

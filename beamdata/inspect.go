@@ -246,7 +246,7 @@ func (in *Inspection) records(rows int, opt Options) {
 	case slices.Contains(first, "idx"):
 		in.of("items.jsonl", func(path string) ([][2]string, error) {
 			var it Items
-			outside, _, err := it.readItems(path, min(rows, 1<<22)) // an idx makes room for all below it
+			outside, _, err := it.readItems(path, "", min(rows, 1<<22)) // an idx makes room for all below it
 			return [][2]string{{"rows", fmt.Sprint(len(it.rows))}, {"outside the embeddings", fmt.Sprint(outside)}}, err
 		})
 	default:

@@ -17,7 +17,6 @@ import (
 // Items holds questions and answers by embedding row, for reports and for the reader's accuracy.
 type Items struct {
 	rows  []item
-	key   string // of an item's line that is kept as item.cluster; "" = none
 	file  string // that was read; of several the last
 	facts *poolfeatures.Facts
 }
@@ -26,7 +25,7 @@ type item struct {
 	question, answer string
 	image            int64
 	pictured         bool                 // image is known
-	cluster          string               // value of Items.key, else the image
+	cluster          string               // value of the key Options.Cluster, where it is another than those of here
 	counts           []shapes.AnswerCount // answer_counts; nil where the row is unknown
 	tags             []string             // of the picture; nil where the row is unknown
 	file             string               // where it was read,
@@ -41,29 +40,36 @@ func (it *Items) at(row int) item {
 	return it.rows[row]
 }
 
-func (it *Items) image(row int) (int64, bool) {
-	x := it.at(row)
-	return x.image, x.pictured
+// image returns the picture of a row, by its line of items.jsonl, else by its record in a beam file.
+func (b *Bundle) image(row int) (int64, bool) {
+	if x := b.Items.at(row); x.pictured {
+		return x.image, true
+	}
+	image, ok := b.images[int64(row)]
+	return image, ok
 }
 
 // Cluster returns the cluster of a row's question: its image, or the value of the key Options.Cluster; "" if unknown.
 // Questions of one cluster are not independent.
 func (b *Bundle) Cluster(row int) string {
 	x := b.Items.at(row)
-	switch {
-	case b.Items == nil:
-		return ""
-	case b.Items.key == "question":
+	switch b.cluster {
+	case "", "image_id":
+		if image, ok := b.image(row); ok {
+			return strconv.FormatInt(image, 10)
+		}
+	case "question":
 		return x.question
-	case b.Items.key == "answer":
+	case "answer":
 		return x.answer
 	}
 	return x.cluster
 }
 
 // readItems adds the lines of an items.jsonl: {"idx", "image_id", "question", "answer",
-// "answer_counts", "tags"}; other keys are counted. rows bounds idx: items beyond the table are skipped and counted.
-func (it *Items) readItems(path string, rows int) (outside int, unknown []keycheck.Unknown, err error) {
+// "answer_counts", "tags"}; other keys are counted, cluster's value is kept. rows bounds idx: items beyond the table are skipped
+// and counted.
+func (it *Items) readItems(path, cluster string, rows int) (outside int, unknown []keycheck.Unknown, err error) {
 	f, err := regular.Open(path)
 	if err != nil {
 		return 0, nil, err
@@ -80,7 +86,7 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		[]string{"question_id", "split"})
 	for s.Peek() != 0 {
 		var x item
-		idx, err := x.read(s, keys, it.key)
+		idx, err := x.read(s, keys, cluster)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -105,7 +111,7 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 	return outside, keys.Unknown(), s.Err()
 }
 
-// read reads a line and returns its idx, -1 where it has none. The value of the key cluster is kept; "" = image_id's.
+// read reads a line and returns its idx, -1 where it has none. The value of the key cluster is kept.
 func (x *item) read(s *jsonstream.Scanner, keys *keycheck.Keys, cluster string) (idx int64, err error) {
 	idx = -1
 	err = s.Object(func(key []byte) (err error) {
@@ -119,9 +125,6 @@ func (x *item) read(s *jsonstream.Scanner, keys *keycheck.Keys, cluster string) 
 		case "image_id":
 			x.image, err = s.Integer()
 			x.pictured = true
-			if cluster == "" || cluster == "image_id" {
-				x.cluster = strconv.FormatInt(x.image, 10)
-			}
 		case "question":
 			x.question, err = s.String()
 		case "answer":

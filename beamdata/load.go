@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -54,6 +55,9 @@ type Bundle struct {
 	LeftOut     string             // which of them the data lack columns of, in a sentence; "" = none
 	Sealed      *Set               // nothing but the ids of questions that nothing may score (data.sealed)
 	HeldOut     string             // what left the training pools (data.pool.held_out), in a sentence; "" = nothing to say
+
+	images  map[int64]int64 // of queries by row, as beam files say
+	cluster string          // Options.Cluster
 }
 
 // Text returns "question — answer" of an embedding row, or "" where it is unknown.
@@ -77,7 +81,8 @@ func Load(opt Options) (*Bundle, error) {
 			"(policy=qwen2_5_vl, policy=seq2seq); "+
 			"the selector reads beams", opt.Name, opt.Format)
 	}
-	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}, Skipped: map[string]string{}}}
+	l := &loader{opt: opt, bundle: &Bundle{Name: opt.Name, Counts: map[string]int{}, Skipped: map[string]string{},
+		images: map[int64]int64{}, cluster: opt.Cluster}}
 	if err := d.sets(l); err != nil {
 		return nil, err
 	}
@@ -178,6 +183,7 @@ func (l *loader) read(path, key string) (*beamFile, error) {
 	}
 	l.trajectories = l.trajectories || f.format == "rl"
 	l.bundle.Format = cmp.Or(l.bundle.Format, f.format)
+	maps.Copy(l.bundle.images, f.images)
 	for reason, n := range f.counts {
 		if l.bundle.Counts[reason] == 0 {
 			l.bundle.Skipped[reason] = f.first[reason]

@@ -91,7 +91,7 @@ func (l *loader) okvqa() error {
 		}
 	}
 
-	val := split.ByImage(reader.IDs, b.Items.image, opt.ValRatio, opt.SplitSeed)
+	val := split.ByImage(reader.IDs, b.image, opt.ValRatio, opt.SplitSeed)
 	held := func(i int) bool { return val[base.IDs[i]] }
 	b.All = base.named("all")
 	b.Val = base.Filter(held).named("val")
@@ -164,11 +164,11 @@ func (l *loader) loadItems(paths ...string) error {
 			folders = append(folders, filepath.Clean(dir))
 		}
 	}
-	items := &Items{key: l.opt.Cluster}
+	items := &Items{}
 	for _, dir := range folders {
 		files, _ := fs.Glob(os.DirFS(dir), "items*.jsonl")
 		for _, name := range files {
-			outside, unknown, err := items.readItems(filepath.Join(dir, name), l.table.Rows)
+			outside, unknown, err := items.readItems(filepath.Join(dir, name), l.opt.Cluster, l.table.Rows)
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ func TestOKVQALoads(t *testing.T) {
 	images := map[int64]bool{}
 	for i, id := range b.Val.IDs {
 		val[id] = true
-		im, ok := b.Items.image(int(b.Val.Row(i)))
+		im, ok := b.image(int(b.Val.Row(i)))
 		if !ok {
 			t.Fatal("no image")
 		}
@@ -73,7 +73,7 @@ func TestOKVQALoads(t *testing.T) {
 			if val[id] {
 				t.Errorf("%s: validation query %d trains", s.Name, id)
 			}
-			if im, _ := b.Items.image(int(s.Row(i))); images[im] {
+			if im, _ := b.image(int(s.Row(i))); images[im] {
 				t.Errorf("%s: query %d shares its image with a validation query", s.Name, id)
 			}
 			for _, row := range s.Pool(i) {

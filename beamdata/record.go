@@ -11,6 +11,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/rng"
 	"fulcrum/rewardutil/group"
 	"fulcrum/rewardutil/recorded"
 )
@@ -22,6 +23,9 @@ type record struct {
 	id  int64 // the key as a number
 
 	line int // of the key
+
+	image    int64 // query.image_id, of one that is no number a hash
+	pictured bool  // it is there
 
 	hasBeams, hasScores bool // legacy: id_list, score_list
 	beams               []ids
@@ -232,17 +236,24 @@ func (p *parser) record() error {
 	})
 }
 
-// about reads who "query" is about, which the reference writes and does not read: the query whose key it stands under.
+// about reads what "query" says, which the reference writes and does not read: the query whose key it stands under, and its picture.
 func (p *parser) about() error {
-	if p.s.Peek() != '{' || p.allKeys {
+	if p.s.Peek() != '{' {
 		return p.s.Skip()
 	}
 	return p.s.Object(func(key []byte) error {
-		if string(key) != "query_id" || strings.IndexByte("{[tf", p.s.Peek()) >= 0 {
+		image := string(key) == "image_id"
+		if !image && (string(key) != "query_id" || p.allKeys) || strings.IndexByte("{[tf", p.s.Peek()) >= 0 {
 			return p.s.Skip()
 		}
 		text, err := p.s.Scalar()
-		if id, not := strconv.ParseInt(text, 10, 64); err == nil && not == nil && id != p.rec.id {
+		id, not := strconv.ParseInt(text, 10, 64)
+		switch {
+		case image && text != "":
+			if p.rec.image, p.rec.pictured = id, true; not != nil { // a file's name
+				p.rec.image = int64(rng.Key(0, text))
+			}
+		case !image && err == nil && not == nil && id != p.rec.id:
 			err = p.s.Errorf("query.query_id is %d: want that of the key, the query's row in data.embeddings", id)
 		}
 		return err

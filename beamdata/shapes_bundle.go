@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/shapes"
@@ -33,7 +32,7 @@ func (l *loader) shapes() error {
 		return err
 	}
 	l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)
-	b.Items = shapesItems(data.Items, l.opt.Cluster)
+	b.Items = shapesItems(data.Items)
 	l.prior, b.Shots = data.Prior, data.Options.Shots
 	set := func(name string, queries []shapes.Query, records bool) (*Set, error) {
 		r := shapesReader(queries)
@@ -139,13 +138,10 @@ func shapesTrajectory(rec shapes.Record) recorded.Trajectory {
 	return t
 }
 
-func shapesItems(in []shapes.Item, key string) *Items {
-	items := &Items{rows: make([]item, len(in)), key: key, file: "data=shapes"}
+func shapesItems(in []shapes.Item) *Items {
+	items := &Items{rows: make([]item, len(in)), file: "data=shapes"}
 	for i, x := range in {
 		items.rows[i] = item{question: x.Question, answer: x.Answer, image: int64(x.Scene), pictured: true, counts: x.Answers}
-		if key == "" || key == "image_id" {
-			items.rows[i].cluster = strconv.Itoa(x.Scene)
-		}
 	}
 	return items
 }

@@ -51,12 +51,20 @@ func (e evaluation) Best() *record.BestSummary {
 }
 
 func evaluate(ctx context.Context, j *job.Job) error {
-	opt := *evaluateOf(j.Config)
+	opt, name := *evaluateOf(j.Config), "evaluate.json"
+	if opt.Metric == "rouge" {
+		name = "rouge.jsonl"
+	}
+	out := option.Or(opt.Out, filepath.Join(j.Dir, name))
+	if err := PrepareOut("evaluate.out", out, map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations,
+		"evaluate.questions": opt.Questions, "evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}); err != nil {
+		return err
+	}
 	switch opt.Metric {
 	case "rouge":
-		return evaluateRouge(ctx, j)
+		return evaluateRouge(ctx, j, out)
 	case "cider":
-		return evaluateCaptions(j)
+		return evaluateCaptions(j, out)
 	}
 	annotations, err := readAnnotations(*opt.Annotations)
 	if err != nil {
@@ -102,8 +110,7 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	if err := j.LookAt(asked, e.Metric, e.Report, "accuracy"); err != nil {
 		return err
 	}
-	out, err := keep(j, e)
-	if err != nil {
+	if err := keep(j, e, out); err != nil {
 		return err
 	}
 	if err := atomicfile.WriteJSON(filepath.Join(j.Dir, "results.json"), results); err != nil { // in the official format
@@ -327,19 +334,13 @@ func complete(opt EvaluateOptions, annotations []vqa.Annotation, results []vqa.R
 
 const unansweredQuestions = "annotated questions have no result"
 
-// keep writes what an evaluation found to out, which is evaluate.out, else evaluate.json, and to report.md and report.html.
-func keep(j *job.Job, e judged) (out string, err error) {
+// keep writes what an evaluation found to out, and to report.md and report.html.
+func keep(j *job.Job, e judged, out string) error {
 	j.Begun = true
-	opt := evaluateOf(j.Config)
-	out = option.Or(opt.Out, filepath.Join(j.Dir, "evaluate.json"))
-	if err := PrepareOut("evaluate.out", out, map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations,
-		"evaluate.questions": opt.Questions}); err != nil {
-		return "", err
-	}
 	if err := atomicfile.WriteJSON(out, e); err != nil {
-		return "", err
+		return err
 	}
-	return out, writeJudged(j.Dir, e)
+	return writeJudged(j.Dir, e)
 }
 
 type accuracyRow struct {

@@ -49,7 +49,7 @@ func (e *captionEvaluation) Best() *record.BestSummary {
 }
 
 // evaluateCaptions scores a result file by CIDEr-D.
-func evaluateCaptions(j *job.Job) error {
+func evaluateCaptions(j *job.Job, out string) error {
 	opt := *evaluateOf(j.Config)
 	references, ids, err := readCaptions(*opt.Annotations)
 	if err != nil {
@@ -83,8 +83,7 @@ func evaluateCaptions(j *job.Job) error {
 		return err
 	}
 	j.Evaluation = e
-	out, err := keep(j, e)
-	if err != nil {
+	if err := keep(j, e, out); err != nil {
 		return err
 	}
 	stdout.Printf("CIDEr-D %.4f\nevaluation: %s → %s\n", e.CIDEr, page.Plural(e.Images, "image"), out)

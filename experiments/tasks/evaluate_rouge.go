@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
-	"fulcrum/internal/option"
 	"fulcrum/internal/parallel"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
@@ -74,13 +72,8 @@ type idText struct {
 }
 
 // evaluateRouge scores every prediction against the reference of the same id.
-func evaluateRouge(ctx context.Context, j *job.Job) error {
+func evaluateRouge(ctx context.Context, j *job.Job, out string) error {
 	opt := *evaluateOf(j.Config)
-	out := option.Or(opt.Out, filepath.Join(j.Dir, "rouge.jsonl"))
-	inputs := map[string]*string{"evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}
-	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
-		return err
-	}
 	predictions, err := readTexts(*opt.Predictions, "evaluate.predictions", true)
 	if err != nil {
 		return err

@@ -158,6 +158,9 @@ func TestEvaluateInputs(t *testing.T) {
 	}{
 		{"an input as output", `[{"question_id": 1, "answer": "a"}, {"question_id": 2, "answer": "b"}]`,
 			[]string{"evaluate.out=" + annotations}, 2, "this is evaluate.annotations, which would be overwritten"},
+		{"a place that cannot be written is told first", `[`, []string{"evaluate.out=/proc/x.json"}, 2,
+			"evaluate.out=/proc/x.json: "},
+		{"a folder as output is told first", `[`, []string{"evaluate.out=/"}, 2, "this is a folder: want the name of a file"},
 		{"a question twice", `[{"question_id": 1, "answer": "a"}, {"question_id": 1, "answer": "b"}]`, nil, 1,
 			"entry 2: question 1 has a result already, in entry 1"},
 		{"an unknown question", `[{"question_id": 3, "answer": "a"}]`, nil, 1, "question 3: no such question"},

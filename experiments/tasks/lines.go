@@ -57,13 +57,16 @@ func PrepareOut(key, path string, inputs map[string]*string) error {
 	if runfolder.Writes(path) {
 		return usage.Errorf("%s=%s: a run writes this file of its folder itself: want another name", key, path)
 	}
-	var other *atomicfile.NotRegularError
-	if _, err := atomicfile.Target(path); errors.As(err, &other) {
-		return usage.Errorf("%s=%s: this is %s: want the name of a file", key, path, other.Kind)
-	}
 	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
 		return usage.Errorf("%s=%s: %v", key, path, err)
 	}
+	f, err := atomicfile.Create(path) // whether the folder may be written into
+	if other, ok := errors.AsType[*atomicfile.NotRegularError](err); ok {
+		return usage.Errorf("%s=%s: this is %s: want the name of a file", key, path, other.Kind)
+	} else if err != nil {
+		return usage.Errorf("%s=%s: cannot write there: %v", key, path, usage.Reason(err))
+	}
+	f.Abort()
 	if err := atomicfile.Forget(path); err != nil && !errors.Is(err, fs.ErrPermission) { // a folder that may not be listed
 		return err
 	}

@@ -56,6 +56,8 @@ func TestBadInput(t *testing.T) {
 		{"a device that there is not", tiny("device=tpu"), 2, []string{"device=tpu"}},
 		{"predict without a checkpoint", []string{"task=predict"}, 2, []string{"init.checkpoint"}},
 		{"a missing checkpoint", tiny("init.checkpoint=/nowhere/c.pt"), 2, []string{"/nowhere/c.pt"}},
+		{"a pattern that fits no file", []string{"policy=seq2seq", "grpo=tokens", "grpo/kl=k3", "schedule=[sft]", "data=texts",
+			"data.texts.train=/nowhere/*.jsonl"}, 2, []string{"data.texts.train=/nowhere/*.jsonl: no file has such a name"}},
 		{"a folder without checkpoints", tiny("init.checkpoint=" + filepath.Dir(beamFile)), 2, []string{filepath.Dir(beamFile), "best"}},
 		{"a truncated checkpoint", tiny("init.checkpoint=" + truncated), 1, []string{truncated}},
 		{"a checkpoint that is none", tiny("init.checkpoint=" + beamFile), 1, []string{beamFile}},

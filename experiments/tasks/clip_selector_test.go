@@ -170,7 +170,7 @@ func TestCLIPAdaptersRefused(t *testing.T) {
 		want string
 	}{
 		{"no records", 2, one(adapted[1:], folder(t)), "selector.clip.path: no records: data.records_icl=FILE.jsonl"},
-		{"no such folder", 1, one(adapted, folder(t), "selector.clip.path=nowhere"), "selector.clip.path: nowhere: not a model folder"},
+		{"no such folder", 2, one(adapted, folder(t), "selector.clip.path=nowhere"), "selector.clip.path=nowhere: no such folder"},
 		{"fewer records", 2, one(adapted, folder(t), other("few.jsonl", lines[:59]...)), "59 records and 60 rows of embeddings"},
 		{"records in another order", 1, one(adapted, folder(t), other("swapped.jsonl", swapped...)), "row 0 of data.embeddings is not what"},
 		{"a picture that is gone", 1, one(adapted, folder(t), other("gone.jsonl", gone...)), "gone.jsonl:1 (id 0): open "},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -66,9 +67,10 @@ func linesOf(i tensorfile.Input, lines []string) []string {
 func Unchanged(j *job.Job, err error) error {
 	changed, ok := errors.AsType[*tensorfile.ChangedError](err)
 	if !ok && !errors.As(tensorfile.Changed(), &changed) {
-		absent := func(path string) bool { // a pattern is no name
+		absent := func(path string) bool {
 			_, err := os.Stat(path)
-			return errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(path, "*?[")
+			found, _ := filepath.Glob(path) // of a pattern
+			return errors.Is(err, fs.ErrNotExist) && len(found) == 0
 		}
 		if err != nil && !j.Begun && !errors.Is(err, context.Canceled) && slices.ContainsFunc(filesOf(j.Config), absent) {
 			return &configs.Error{Msg: err.Error()} // no usage.Error: the job of a sweep keeps its folder

@@ -17,6 +17,9 @@ import (
 // that are missing, and a table that is not the model's, are found before the first step.
 func adaptedClip(j *job.Job, table *beamdata.Table) func(pointer.ClipOptions) (pointer.Embedder, error) {
 	return func(o pointer.ClipOptions) (pointer.Embedder, error) {
+		if err := CheckDownloaded("selector.clip.path", *o.Path); err != nil {
+			return nil, err
+		}
 		set, err := j.Config.Records(nil)
 		if err != nil {
 			return nil, fmt.Errorf("selector.clip.path: %w", err)

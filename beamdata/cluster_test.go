@@ -38,6 +38,8 @@ func TestItemsDisagree(t *testing.T) {
 		`{"idx": 2, "answer": null, "image_id": null, "tags": null}`:                "<nil>",
 		`{"idx": 2, "image_id": "a.jpg"}`: b +
 			": image_id: line 1 (byte 23): found a string, want an integer",
+		`{"idx": 2, "answer_counts": {"no": -3}}`: b +
+			`: answer_counts: line 1 (byte 37): "no" was given -3 times: want 0 or more`,
 		`{"idx": 2, "answer_counts": {"no": "3"}}`: b +
 			": answer_counts: line 1 (byte 35): found a string, want an integer",
 		`{"idx": 2}` + "\n\x00\n" + `{"idx": 3}`: b + ": line 2 (byte 11): a NUL byte",

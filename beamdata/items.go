@@ -134,6 +134,9 @@ func (x *item) read(s *jsonstream.Scanner, keys *keycheck.Keys, cluster string) 
 			err = s.Object(func(key []byte) error {
 				name := string(key)
 				n, err := s.Integer()
+				if n < 0 {
+					err = s.Errorf("%q was given %d times: want 0 or more", name, n)
+				}
 				x.counts = append(x.counts, shapes.AnswerCount{Answer: name, Count: int(n)})
 				return err
 			})

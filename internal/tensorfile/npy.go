@@ -135,7 +135,10 @@ func npyArray(descr string, fortran bool, shape []int, body []byte) (*Array, err
 	if size > 0 && count > len(body)/size {
 		return nil, fmt.Errorf("%d bytes of data, want %d elements of %d bytes: truncated", len(body), count, size)
 	}
-	body = body[:count*size]
+	if len(body) > count*size { // NumPy would read the first
+		return nil, fmt.Errorf("%d bytes of data, want %d elements of %d bytes: is it several arrays in one file, or is the header's shape %v "+
+			"of other data?", len(body), count, size, shape)
+	}
 	big := descr[0] == '>'
 	if big || fortran {
 		body = slices.Clone(body)

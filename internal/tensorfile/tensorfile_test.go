@@ -184,6 +184,14 @@ func TestNPY(t *testing.T) {
 			golden.Close(t, floats(t, a.Tensor), want, 0)
 		})
 	}
+	two := filepath.Join(t.TempDir(), "two.npy") // as of numpy.save twice: NumPy reads the first
+	data, err := os.ReadFile("testdata/npy_f4.npy")
+	if err == nil {
+		err = os.WriteFile(two, append(data, data...), 0o644)
+	}
+	if _, got := ReadNPY(two); err != nil || got == nil || !strings.Contains(got.Error(), two) || !strings.Contains(got.Error(), "several arrays") {
+		t.Errorf("bytes behind the array: %v, %v", err, got)
+	}
 	a, err := ReadNPY("testdata/npy_text.npy")
 	if err != nil || !reflect.DeepEqual(a.Strings, []string{"ab", "é", ""}) {
 		t.Errorf("text: %q, %v", a.Strings, err)

@@ -13,6 +13,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -68,7 +69,7 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 		return fmt.Errorf("--out: %w", err)
 	}
 	if _, err := os.Stat(filepath.Dir(opt.out)); err != nil {
-		return fmt.Errorf("--out=%s: %w", opt.out, err)
+		return usage.Errorf("--out=%s: %v%s", opt.out, usage.Reason(err), nearpath.Hint(opt.out))
 	}
 	var other *atomicfile.NotRegularError
 	if _, err := atomicfile.Target(opt.out); errors.As(err, &other) &&

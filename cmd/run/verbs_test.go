@@ -165,8 +165,10 @@ func TestPaperFlags(t *testing.T) {
 		"want no --port":                            {"board", dir, "--export", out, "--port", "80"},
 		"want no --multirun or --detach":            {"--rerun", dir, "-m", "seed=1,2"},
 		"--dtype is for hf, --base for hf and peft": {"checkpoint", "export", dir, "--format", "pt", "--dtype", "float16", "--out", out + "/x"},
-		"nope: no such folder":                      {"report", "nope", "--no-title"},
-		"--figure: want names":                      {"report", dir, "--figure", ""},
+		"gone/x: no such file or directory (there is no folder " + out + "/gone)": {"checkpoint", "export", dir, "--format", "pt",
+			"--out", out + "/gone/x"},
+		"nope: no such folder": {"report", "nope", "--no-title"},
+		"--figure: want names": {"report", dir, "--figure", ""},
 	} {
 		if r := run(t, args...); r.Code != 2 || !strings.Contains(r.Stderr, want) {
 			t.Errorf("%v: exit code %d, want 2 and %q: %s", args, r.Code, want, r.Stderr)

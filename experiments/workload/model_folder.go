@@ -87,7 +87,7 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	defer model.Free()
 	tmp, remove, err := interrupt.Folder(filepath.Dir(out), ".export.tmp*") // complete or absent
 	if err != nil {
-		return 0, fmt.Errorf("--out=%s: %w", out, err)
+		return 0, fmt.Errorf("--out=%s: %w", out, usage.Reason(err))
 	}
 	defer remove()
 	if err := os.Chmod(tmp, 0o755); err != nil {

@@ -33,7 +33,9 @@ func (f parquetFile) digest() string             { return f.hash }
 
 func (f parquetFile) value(row int64, key string) (text string, err error) {
 	if column, unread := f.Column(key); unread == nil {
-		text, _, err = column.Text(row)
+		if text, _, err = column.Text(row); err != nil {
+			err = fmt.Errorf("%s: %w", f.at(row), err)
+		}
 	}
 	return text, err
 }

@@ -213,6 +213,10 @@ func TestParquet(t *testing.T) {
 	if _, err := set.Sample(1); err == nil || err.Error() != path+": row 2 (id -4): summary: got null, want a text" {
 		t.Errorf("a null: got %v", err)
 	}
+	if _, err := openTest(t, path, func(o *Options) { o.Source, o.Target = text("l"), text("summary") }); err == nil ||
+		err.Error() != path+": row 1 (id -5): column l: want text or whole numbers, not nested" {
+		t.Errorf("a nested column: got %v", err)
+	}
 	if _, err := openTest(t, path, func(o *Options) { o.Source, o.Target = text("sumary"), text("document") }); err == nil ||
 		!strings.Contains(err.Error(), "did you mean summary?") {
 		t.Errorf("a column that is not there: got %v", err)

@@ -161,13 +161,13 @@ func readHeader(f io.ReaderAt, at, end int64) (head pageHeader, n int64, err err
 // Text returns the value of a row; ok is false for null. A whole number is written in decimal.
 func (c *Column) Text(row int64) (text string, ok bool, err error) {
 	if row < 0 || row >= c.file.rows {
-		return "", false, fmt.Errorf("%s: row %d of %d", c.file.Path, row, c.file.rows)
+		return "", false, fmt.Errorf("row %d of %d", row, c.file.rows)
 	}
 	k := sort.Search(len(c.pages), func(i int) bool { return c.pages[i].first > row }) - 1
 	p := &c.pages[k]
 	values, err := c.values(p)
 	if err != nil {
-		return "", false, fmt.Errorf("%s: column %s, rows %d to %d: %w", c.file.Path, c.leaf.name, p.first, p.first+p.rows-1, err)
+		return "", false, fmt.Errorf("column %s, rows %d to %d: %w", c.leaf.name, p.first, p.first+p.rows-1, err)
 	}
 	v := values[row-p.first]
 	if v == nil {

@@ -56,7 +56,7 @@ type leaf struct {
 	kind     format.Type
 	optional bool
 	unsigned bool
-	measure  bool // a date, a time or a decimal, which its number alone does not say
+	measure  bool // a date, a time or a decimal, which its number alone does not say; a list or a group
 }
 
 const magic = "PAR1"
@@ -132,6 +132,9 @@ func (p *File) readSchema(elements []*element) error {
 		}
 		e := elements[at]
 		repeated = repeated || e.Repetition == format.Repeated
+		if depth == 1 && (repeated || e.Children != nil) {
+			p.leaves = append(p.leaves, leaf{name: e.Name, measure: true}) // known, so that it is named, and not read
+		}
 		if e.Children == nil {
 			if depth == 1 && !repeated {
 				as, of := option.Or(e.Converted, -1), option.Or(e.Logical, logical{})
@@ -175,18 +178,18 @@ func (p *File) Column(name string) (*Column, error) {
 			continue
 		}
 		if l.measure || l.kind != format.ByteArray && l.kind != format.Int32 && l.kind != format.Int64 {
-			return nil, fmt.Errorf("%s: column %s: want text or whole numbers", p.Path, name)
+			return nil, fmt.Errorf("column %s: want text or whole numbers, not nested", name)
 		}
 		one := func([]*string) int { return 1 }
 		c := &Column{file: p, leaf: l, cache: recent.Cache[*page, []*string]{Limit: keptPages, Size: one},
 			dicts: recent.Cache[*page, []*string]{Limit: keptDicts, Size: one}}
 		if err := c.index(); err != nil {
-			return nil, fmt.Errorf("%s: column %s: %w", p.Path, name, err)
+			return nil, fmt.Errorf("column %s: %w", name, err)
 		}
 		p.columns[name] = c
 		return c, nil
 	}
-	return nil, fmt.Errorf("%s: %w", p.Path, registry.Unknown("column", name, p.Columns()))
+	return nil, registry.Unknown("column", name, p.Columns())
 }
 
 func checkCodec(codec format.CompressionCodec) error {

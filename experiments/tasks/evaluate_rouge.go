@@ -82,6 +82,9 @@ func evaluateRouge(ctx context.Context, j *job.Job, out string) error {
 	if err != nil {
 		return err
 	}
+	if n := list.Count(references, func(x idText) bool { return !text.RougeHas(x.text) }); n > 0 {
+		j.Log.Warnf("%s: %d of %d references %s: they score 0", *opt.References, n, len(references), text.RougeLacks)
+	}
 	predictions, missing, err := matchTexts(opt, predictions, references)
 	if err != nil {
 		return err

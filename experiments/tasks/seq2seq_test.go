@@ -190,6 +190,13 @@ func TestTextModelLimits(t *testing.T) {
 		"hydra.run.dir="+folder(t))...); p.Code != 0 || !strings.Contains(p.Stderr, "sources are longer than seq2seq.max_source_tokens=8") {
 		t.Errorf("code %d, want 0 and a warning of cut training sources\n%s", p.Code, p.Stderr)
 	}
+	mute := filepath.Join(t.TempDir(), "mute.jsonl")
+	write(t, mute, strings.Repeat(`{"source": "The bridge is closed.", "target": "橋は閉鎖された"}`+"\n", 10))
+	if p := run(t, "exp=t5_summarize", "threads=1", "seq2seq.path="+filepath.Join(root, "tiny_t5"), "data.texts.train="+mute, "dry_run=true",
+		"checks.off=[preflight]", "hydra.run.dir="+folder(t)); p.Code != 0 ||
+		!strings.Contains(p.Stderr, "rewards.rouge: the targets of 8 of the first 8 records of train have no word of ASCII letters") {
+		t.Errorf("code %d, want 0 and a warning of texts that ROUGE does not count\n%s", p.Code, p.Stderr)
+	}
 	for _, tc := range []struct{ override, want string }{
 		{"generate.max_new_tokens=129", "generate.max_new_tokens=129: the model has 128 positions"},
 		{"generate.out=" + root, "this is a folder: want the name of a file"},

@@ -18,6 +18,7 @@ import (
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
+	"fulcrum/rewardutil/text"
 	"fulcrum/rewardutil/vqa"
 	"fulcrum/selector"
 	"fulcrum/selector/prompts"
@@ -205,6 +206,11 @@ func (w *textWorkload[P]) probe() error {
 		if w.job.Config.Rewards.VQA.Weight != 0 && !slices.ContainsFunc(queries, several) {
 			w.job.Log.Warnf("rewards.vqa leaves each annotator out once, and the first %d records of %s have one answer each: it gives them 0, "+
 				"whatever is said (rewards.accuracy compares with one answer)", len(queries), set.Name)
+		}
+		mute := func(q int) bool { s, err := set.Sample(q); return err == nil && !text.RougeHas(text.Answer(s.Reference)) }
+		if n := list.Count(queries, mute); w.job.Config.Rewards.Rouge.Weight != 0 && n > 0 {
+			w.job.Log.Warnf("rewards.rouge: the targets of %d of the first %d records of %s %s: they give 0, whatever is said", n,
+				len(queries), set.Name, text.RougeLacks)
 		}
 	}
 	return nil

@@ -48,7 +48,7 @@ func (m *matcher) cut(text string, s *scratch, part func(string)) {
 		start, end := at+found[0], at+found[1]
 		token := m.tokens[text[start:end]]
 		if token.SingleWord && insideWord(text, start, end) {
-			at = start + 1
+			at = end // none begins within it: so does Hugging Face
 			continue
 		}
 		before := text[from:start]

@@ -23,6 +23,7 @@ func TestAddedTokens(t *testing.T) {
 		{ID: n + 4, Content: "word", SingleWord: true},
 		{ID: n + 5, Content: "<s>", Special: true},
 		{ID: n + 6, Content: "e\u0301!", Normalized: true},
+		{ID: n + 7, Content: "or"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -34,6 +35,7 @@ func TestAddedTokens(t *testing.T) {
 		{"lstrip swallows the space before", "x \n<l> y", "x[<l>] y"},
 		{"rstrip swallows the space after", "x <r> \u3000y", "x [<r>]y"},
 		{"single_word stands alone", "word words sword _word word", "[word] words sword _word [word]"},
+		{"one inside a word hides those within it", "or sword swordor", "[or] sword sword[or]"},
 		{"signs are no word, though they count", "½word ²word ①word Ⅷword ⓐword", "½[word] ²[word] ①[word] Ⅷword ⓐword"},
 		{"marks, joiners and connectors are", "\u0301word word\u200d ‿word word\u0345", "\u0301word word\u200d ‿word word\u0345"},
 		{"normalized is found in NFC text", "e\u0301! \u00e9!", "[e\u0301!] [e\u0301!]"},

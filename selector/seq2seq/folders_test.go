@@ -273,6 +273,7 @@ func TestFoldersThatDoNotFit(t *testing.T) {
 			"normalize_before = true is not supported, want false"},
 		{"an untied BART", "tiny_bart", func(c map[string]any) { c["tie_word_embeddings"] = false }, "", nil,
 			"tie_word_embeddings = false is not supported"},
+		{"no pad token", "tiny_bart", func(c map[string]any) { c["pad_token_id"] = nil }, "", nil, "pad_token_id is null: want a token's id"},
 		{"buckets that cannot be halved twice", "tiny_t5", func(c map[string]any) { c["relative_attention_num_buckets"] = 6 }, "", nil,
 			"relative_attention_num_buckets = 6, want a multiple of 4"},
 		{"a start token outside the vocabulary", "tiny_t5", func(c map[string]any) { c["decoder_start_token_id"] = 9999 }, "", nil,

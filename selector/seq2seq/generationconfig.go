@@ -3,6 +3,7 @@ package seq2seq
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"fulcrum/internal/jsonwords"
@@ -40,7 +41,9 @@ func (c *Config) generationKeys(raw []byte, defaults string) error {
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return err
 	}
-	f.Pad = cmp.Or(f.Pad, new(int64))
+	if f.Pad == nil { // transformers does not train such a model
+		return errors.New("pad_token_id is null: want a token's id (of T5 0, of BART 1)")
+	}
 	f.Start = cmp.Or(f.Start, f.Pad)
 	if f.OldForced && f.BOS != nil { // whatever forced_bos_token_id says, as transformers 5
 		f.ForcedBOS = json.RawMessage(fmt.Sprint(*f.BOS))

@@ -13,6 +13,7 @@ import (
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/weights"
 )
@@ -113,6 +114,10 @@ func rebuild[M model, C any](meta map[string]string, names Names, path *string, 
 // It refuses a model with whole parts trained beside the adapters, which the folder cannot hold: SaveMerged keeps them.
 func (w *Weights) SaveAdapter(path, baseName string) (err error) {
 	defer torchx.Recover(&err)
+	if len(w.Parts) > 0 {
+		return usage.Errorf("a PEFT folder holds adapters alone, and %s was trained whole beside them: hf writes the whole model",
+			strings.Join(w.Parts, ", "))
+	}
 	return lora.Save(path, w.adapted, baseName, w.modules, w.params)
 }
 

@@ -166,6 +166,10 @@ func TestMerge(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
+	whole := openTiny(t, "tiny_tied", func(o *Options) { o.Adapter, o.TuneMMLLM = &adapter, true })
+	if err := whole.SaveAdapter(t.TempDir(), ""); err == nil || !strings.Contains(err.Error(), "llm was trained whole beside them") {
+		t.Errorf("adapters of a model that is trained whole, too: %v", err)
+	}
 	for _, name := range file.Names() { // PEFT skips the published names
 		if !strings.HasPrefix(name, "base_model.model.model.language_model.layers.") {
 			t.Errorf("the adapter's file calls a tensor %s", name)

@@ -207,10 +207,13 @@ func (w *textWorkload[P]) probe() error {
 			w.job.Log.Warnf("rewards.vqa leaves each annotator out once, and the first %d records of %s have one answer each: it gives them 0, "+
 				"whatever is said (rewards.accuracy compares with one answer)", len(queries), set.Name)
 		}
-		mute := func(q int) bool { s, err := set.Sample(q); return err == nil && !text.RougeHas(text.Answer(s.Reference)) }
+		mute := func(q int) bool {
+			s, err := set.Sample(q)
+			return err == nil && !text.RougeHas(text.Answer(s.Reference))
+		}
 		if n := list.Count(queries, mute); w.job.Config.Rewards.Rouge.Weight != 0 && n > 0 {
-			w.job.Log.Warnf("rewards.rouge: the targets of %d of the first %d records of %s %s: they give 0, whatever is said", n,
-				len(queries), set.Name, text.RougeLacks)
+			w.job.Log.Warnf("rewards.rouge: the targets of %d of the first %d records of %s have no word of ASCII letters or digits, which alone "+
+				"ROUGE counts: they give 0, whatever is said", n, len(queries), set.Name)
 		}
 	}
 	return nil
@@ -238,7 +241,7 @@ func (w *textWorkload[P]) Demos(phase string) (selector.Source, error) {
 	return w.imitated(phase, w.bundle.Demos)
 }
 
-// Beams are the target and recorded completions of the training samples.
+// Beams are the recorded completions of the training samples, of those without any the target.
 func (w *textWorkload[P]) Beams(phase string) (selector.Source, error) {
 	return w.imitated(phase, w.bundle.Train)
 }

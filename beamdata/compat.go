@@ -115,7 +115,7 @@ func compatVal(keys []string, ids []int64, ratio float64) (map[int64]bool, error
 		_, ok := pythonInt(key)
 		return !ok // no query: it was counted when the file was read
 	})
-	_, val, err := compatSplit(keys, ratio)
+	val, err := compatSplit(keys, ratio)
 	out := map[int64]bool{}
 	for _, key := range val {
 		if id, err := strconv.ParseInt(key, 10, 64); err == nil {
@@ -125,10 +125,10 @@ func compatVal(keys []string, ids []int64, ratio float64) (map[int64]bool, error
 	return out, err
 }
 
-// compatSplit splits keys as the Python reference (parity §1.7): numeric keys sorted by value, the first int(n·ratio)
-// train, the rest and every non-numeric key other than _meta validate; both in file order. Numeric are keys of digits
+// compatSplit returns the keys that validate in the Python reference's split (parity §1.7), in the file's order: of numeric keys
+// sorted by value the first int(n·ratio) train, the rest and every non-numeric key validate. Numeric are keys of digits
 // once - and _ are removed; a key that then is no integer is the reference's ValueError.
-func compatSplit(keys []string, ratio float64) (train, val []string, err error) {
+func compatSplit(keys []string, ratio float64) (val []string, err error) {
 	type numbered struct {
 		key   string
 		value *big.Int
@@ -141,23 +141,13 @@ func compatSplit(keys []string, ratio float64) (train, val []string, err error) 
 		}
 		value, ok := pythonInt(key)
 		if !ok {
-			return nil, nil, fmt.Errorf("key %q is not an integer", key)
+			return nil, fmt.Errorf("key %q is not an integer", key)
 		}
 		numeric = append(numeric, numbered{key, value})
 	}
 	slices.SortStableFunc(numeric, func(a, b numbered) int { return a.value.Cmp(b.value) })
 	isTrain := list.SetBy(numeric[:int(float64(len(numeric))*ratio)], func(n numbered) string { return n.key })
-	for _, key := range keys {
-		switch {
-		case key == "_meta":
-			train, val = append(train, key), append(val, key)
-		case isTrain[key]:
-			train = append(train, key)
-		default:
-			val = append(val, key)
-		}
-	}
-	return train, val, nil
+	return list.Filter(keys, func(key string) bool { return !isTrain[key] }), nil
 }
 
 // pythonInt is int(key): single underscores between digits are allowed.

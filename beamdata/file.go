@@ -107,14 +107,18 @@ func (r *fileReader) lose(reason string, rec *record) {
 	r.out.lost[reason]++
 }
 
-// tooManyLost refuses a file of which more than share would be left out without a key that asks for it.
-func (f *beamFile) tooManyLost(share float64) error {
+// tooManyLost refuses a file that would lose more queries than data.max_skipped_share without a key that asks for it. The reference
+// refuses no file, and queries to be answered need no candidates.
+func (f *beamFile) tooManyLost(opt Options) error {
+	if opt.Compat || opt.QueriesOnly || f == nil {
+		return nil
+	}
 	n := 0
 	for _, lost := range f.lost {
 		n += lost
 	}
 	of := len(f.ids) + n - f.lost["query_without_reader_row"] // which were read
-	if float64(n) <= share*float64(of) {
+	if float64(n) <= opt.MaxSkippedShare*float64(of) {
 		return nil
 	}
 	var reasons []string
@@ -124,7 +128,7 @@ func (f *beamFile) tooManyLost(share float64) error {
 		}
 	}
 	return fmt.Errorf("%s: %d of %d queries would be left out: %s; data.max_skipped_share=%g allows %.3g %%", f.path, n, of,
-		strings.Join(reasons, ", "), share, 100*share)
+		strings.Join(reasons, ", "), opt.MaxSkippedShare, 100*opt.MaxSkippedShare)
 }
 
 func (r *fileReader) add(rec *record) error {

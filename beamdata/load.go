@@ -191,16 +191,7 @@ func (l *loader) read(path, key string) (*beamFile, error) {
 		l.bundle.Counts[reason] += n
 	}
 	l.bundle.Unknown = append(l.bundle.Unknown, f.unknown...)
-	return f, l.tooManyLost(f)
-}
-
-// tooManyLost refuses a file that would lose more queries than data.max_skipped_share. The reference refuses no file, and
-// queries to be answered need no candidates.
-func (l *loader) tooManyLost(f *beamFile) error {
-	if l.opt.Compat || l.opt.QueriesOnly || f == nil {
-		return nil
-	}
-	return f.tooManyLost(l.opt.MaxSkippedShare)
+	return f, f.tooManyLost(l.opt)
 }
 
 // readerSet returns all queries of a reward table as a set with its scorer and the candidates of f.
@@ -209,7 +200,7 @@ func (l *loader) readerSet(name string, r *Reader, f *beamFile) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := l.tooManyLost(f); err != nil {
+	if err := f.tooManyLost(l.opt); err != nil {
 		return nil, err
 	}
 	s := newSet(name, l.table, st)

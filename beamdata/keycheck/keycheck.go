@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
+	"fulcrum/reports/page"
 )
 
 // Unknown is a key that records hold and nothing reads.
@@ -27,21 +28,15 @@ type Unknown struct {
 }
 
 func (u Unknown) String() string {
-	text := fmt.Sprintf("%s: unknown key %.60q in %d %s, the first in line %d", u.File, u.Key, u.Count, plural(u.Object), u.First)
+	first := "the first in"
 	if u.Count == 1 {
-		text = fmt.Sprintf("%s: unknown key %.60q in 1 %s, in line %d", u.File, u.Key, u.Object, u.First)
+		first = "in"
 	}
+	text := fmt.Sprintf("%s: unknown key %.60q in %s, %s line %d", u.File, u.Key, page.Plural(u.Count, u.Object), first, u.First)
 	if u.Nearest != "" {
 		return text + ": did you mean " + u.Nearest + "? It is not read"
 	}
 	return text + ": it is not read"
-}
-
-func plural(object string) string {
-	if stem, ok := strings.CutSuffix(object, "y"); ok {
-		return stem + "ies"
-	}
-	return object + "s"
 }
 
 // Keys counts the keys of one kind of object of a file.

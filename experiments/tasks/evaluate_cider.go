@@ -23,6 +23,12 @@ type captionResult struct {
 	Caption string `json:"caption"`
 }
 
+// readCaption is a caption of a file, which may lack a part.
+type readCaption struct {
+	ImageID *int64  `json:"image_id"`
+	Caption *string `json:"caption"`
+}
+
 // caption is one of an image, as COCO's annotation file has it.
 type caption struct {
 	ID      int64  `json:"id"`
@@ -111,12 +117,7 @@ func (e *captionEvaluation) markdown() string {
 
 // readCaptions reads the captions of an annotation file, and its images in their order.
 func readCaptions(path string) (references map[int64][]string, ids []int64, err error) {
-	var file struct {
-		Annotations []struct {
-			ImageID *int64  `json:"image_id"`
-			Caption *string `json:"caption"`
-		}
-	}
+	var file struct{ Annotations []readCaption }
 	if err := readNamed(path, "evaluate.annotations", "not a caption file of COCO: ", &file); err != nil {
 		return nil, nil, err
 	}
@@ -138,10 +139,7 @@ func readCaptions(path string) (references map[int64][]string, ids []int64, err 
 
 func readCaptionResults(path string) ([]captionResult, error) {
 	return entries(path, `[{"image_id": 1, "caption": "…"}, …]`, "image", func(entry []byte) (captionResult, error) {
-		var r struct {
-			ImageID *int64  `json:"image_id"`
-			Caption *string `json:"caption"`
-		}
+		var r readCaption
 		if err := jsonwords.Unmarshal(entry, &r); err != nil {
 			return captionResult{}, fmt.Errorf("want an object with image_id and caption: %w", err)
 		}

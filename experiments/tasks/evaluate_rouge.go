@@ -83,7 +83,8 @@ func evaluateRouge(ctx context.Context, j *job.Job, out string) error {
 		return err
 	}
 	if n := list.Count(references, func(x idText) bool { return !text.RougeHas(x.text) }); n > 0 {
-		j.Log.Warnf("%s: %d of %d references %s: they score 0", *opt.References, n, len(references), text.RougeLacks)
+		j.Log.Warnf("%s: %d of %d references have no word of ASCII letters or digits, which alone ROUGE counts: they score 0",
+			*opt.References, n, len(references))
 	}
 	predictions, missing, err := matchTexts(opt, predictions, references)
 	if err != nil {
@@ -234,13 +235,7 @@ func (e *rougeEvaluation) measure(lines []rougeLine) {
 // writeRouge writes the scores of every text to out, and report.md.
 func writeRouge(j *job.Job, e rougeEvaluation, lines []rougeLine, out string) error {
 	j.Begun = true
-	err := stream(out, func(encode func(any) error) (err error) {
-		for i := 0; i < len(lines) && err == nil; i++ {
-			err = encode(lines[i])
-		}
-		return err
-	})
-	if err != nil {
+	if err := writeLines(out, lines); err != nil {
 		return err
 	}
 	return writeJudged(j.Dir, e)

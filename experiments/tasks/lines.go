@@ -93,7 +93,7 @@ func stream(path string, write func(encode func(value any) error) error) error {
 func writeLines[T any](path string, values []T) error {
 	var lines []byte
 	for _, value := range values {
-		line, err := json.Marshal(value)
+		line, err := jsonwords.Marshal(value)
 		if err != nil {
 			return err
 		}

@@ -202,7 +202,7 @@ func TestTextModelLimits(t *testing.T) {
 		{"generate.out=" + root, "this is a folder: want the name of a file"},
 		{"generate.in=" + root, root + ": want a regular file, it is a folder\n"},
 		{"seq2seq.path=random", "seq2seq.path=random: no such folder (did you mean seq2seq.path=null?"},
-		{"seq2seq.path=" + filepath.Join(root, "tiny_t5", "model.safetensors"), "want the folder, seq2seq.path=" + filepath.Join(root, "tiny_t5")},
+		{"seq2seq.path=" + filepath.Join(root, "tiny_t5/model.safetensors"), "want the folder, seq2seq.path=" + filepath.Join(root, "tiny_t5")},
 		{"seq2seq.path=nowhere", "seq2seq.path=nowhere: no such folder, and nothing is downloaded: `hf download ORGANISATION/nowhere"},
 	} {
 		if p := generate(tc.override); p.Code != 2 || !strings.Contains(p.Stderr, tc.want) {

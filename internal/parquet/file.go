@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -161,7 +162,7 @@ func (p *File) readSchema(elements []*element) error {
 
 func (p *File) Rows() int { return int(p.rows) }
 
-// Columns returns the names of the flat columns, in the file's order.
+// Columns returns the names of the columns, in the file's order, those that Column refuses among them.
 func (p *File) Columns() []string {
 	return list.Map(p.leaves, func(l leaf) string { return l.name })
 }
@@ -173,23 +174,22 @@ func (p *File) Column(name string) (*Column, error) {
 	if c := p.columns[name]; c != nil {
 		return c, nil
 	}
-	for _, l := range p.leaves {
-		if l.name != name {
-			continue
-		}
-		if l.measure || l.kind != format.ByteArray && l.kind != format.Int32 && l.kind != format.Int64 {
-			return nil, fmt.Errorf("column %s: want text or whole numbers, not nested", name)
-		}
-		one := func([]*string) int { return 1 }
-		c := &Column{file: p, leaf: l, cache: recent.Cache[*page, []*string]{Limit: keptPages, Size: one},
-			dicts: recent.Cache[*page, []*string]{Limit: keptDicts, Size: one}}
-		if err := c.index(); err != nil {
-			return nil, fmt.Errorf("column %s: %w", name, err)
-		}
-		p.columns[name] = c
-		return c, nil
+	at := slices.IndexFunc(p.leaves, func(l leaf) bool { return l.name == name })
+	if at < 0 {
+		return nil, registry.Unknown("column", name, p.Columns())
 	}
-	return nil, registry.Unknown("column", name, p.Columns())
+	l := p.leaves[at]
+	if l.measure || l.kind != format.ByteArray && l.kind != format.Int32 && l.kind != format.Int64 {
+		return nil, fmt.Errorf("column %s: want text or whole numbers, not nested", name)
+	}
+	one := func([]*string) int { return 1 }
+	c := &Column{file: p, leaf: l, cache: recent.Cache[*page, []*string]{Limit: keptPages, Size: one},
+		dicts: recent.Cache[*page, []*string]{Limit: keptDicts, Size: one}}
+	if err := c.index(); err != nil {
+		return nil, fmt.Errorf("column %s: %w", name, err)
+	}
+	p.columns[name] = c
+	return c, nil
 }
 
 func checkCodec(codec format.CompressionCodec) error {

@@ -132,12 +132,8 @@ func npyArray(descr string, fortran bool, shape []int, body []byte) (*Array, err
 	if err != nil {
 		return nil, err
 	}
-	if size > 0 && count > len(body)/size {
-		return nil, fmt.Errorf("%d bytes of data, want %d elements of %d bytes: truncated", len(body), count, size)
-	}
-	if len(body) > count*size { // NumPy would read the first
-		return nil, fmt.Errorf("%d bytes of data, want %d elements of %d bytes: is it several arrays in one file, or is the header's shape %v "+
-			"of other data?", len(body), count, size, shape)
+	if size > 0 && count > len(body)/size || len(body) > count*size { // of several arrays NumPy would read the first
+		return nil, fmt.Errorf("%d bytes of data, want %d elements of %d bytes: truncated, or several arrays in a file?", len(body), count, size)
 	}
 	big := descr[0] == '>'
 	if big || fortran {

@@ -66,9 +66,6 @@ func RougeTokens(text string, stem bool) []string {
 // RougeHas reports whether a text has a word that ROUGE counts; scripts without ASCII letters have none.
 func RougeHas(text string) bool { return len(RougeTokens(text, false)) > 0 }
 
-// RougeLacks says what is wrong with texts that have none.
-const RougeLacks = "have no word of ASCII letters or digits, and ROUGE counts no others (as Google's rouge_score)"
-
 // rougeN counts common n-grams, each as often as both texts have it.
 func rougeN(target, prediction []string, n int) RougeScore {
 	grams := func(words []string) map[string]int {

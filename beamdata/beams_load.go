@@ -129,7 +129,7 @@ func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 			union = append(union, records.IDs...)
 		}
 		slices.Sort(union)
-		isVal = split.ByID(slices.Compact(union), l.opt.TrainRatio, l.opt.SplitSeed)
+		isVal = split.ByID(slices.Compact(union), b.image, l.opt.TrainRatio, l.opt.SplitSeed)
 	}
 	train := func(s *Set, name string) *Set {
 		if s == nil {

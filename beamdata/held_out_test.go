@@ -243,8 +243,10 @@ func TestImagesOfHeldOutQuestionsLeave(t *testing.T) {
 		fmt.Fprintf(&items, "{\"idx\": %d, \"image_id\": %d}\n", row, row/2)
 	}
 	write(t, filepath.Join(dir, "items.jsonl"), items.String())
+	val := filepath.Join(dir, "val.json") // a split of beams.json keeps pictures whole
+	write(t, val, `{"3":{"id_list":[[1,2,3]],"score_list":[1]},"8":{"id_list":[[1,2,8]],"score_list":[1]}}`)
 	opt := testOptions()
-	opt.Beams, opt.Embeddings = &beams, ptr(writeTable(t, dir, 20))
+	opt.Beams, opt.ValBeams, opt.Embeddings = &beams, &val, ptr(writeTable(t, dir, 20))
 	b, err := Load(opt)
 	if err != nil {
 		t.Fatal(err)

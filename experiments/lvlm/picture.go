@@ -29,7 +29,7 @@ type pictures struct {
 }
 
 // URL returns an image as a data: URL that every server decodes to the pixels that the local model sees. A JPEG file goes as it is,
-// without EXIF data, by which vLLM would turn it; another kind as an opaque PNG, with white under what was transparent. A larger
+// without EXIF and XMP data, by which vLLM would turn it; another kind as an opaque PNG, with white under what was transparent. A larger
 // image is scaled to sides in multiples of 28 pixels, as Qwen2.5-VL's processor would: behind the server it finds nothing left to scale.
 func (c *pictures) URL(path string) (string, error) {
 	if strings.HasPrefix(path, "data:") {
@@ -81,7 +81,7 @@ func (c *pictures) encode(path string) (string, error) {
 	}
 	most := c.size * c.size
 	if large := most > 0 && height*width > most; !large && http.DetectContentType(data) == "image/jpeg" {
-		return dataURL(withoutEXIF(data)), nil
+		return dataURL(upright(data)), nil
 	} else if large {
 		h, w, err := pixels.SmartResize(height, width, factor, 0, most)
 		if err == nil && min(h, w) == 0 {
@@ -106,8 +106,8 @@ func (c *pictures) encode(path string) (string, error) {
 	return dataURL(b.Bytes()), err
 }
 
-// withoutEXIF drops the EXIF segments of a JPEG file, which stand before its pixels.
-func withoutEXIF(data []byte) []byte {
+// upright drops the segments of a JPEG file that may say how to turn it, EXIF's and XMP's, which stand before its pixels.
+func upright(data []byte) []byte {
 	const (
 		app1, scan = 0xe1, 0xda // markers, behind 0xff
 		head       = 4          // bytes of a marker and its segment's length
@@ -118,7 +118,7 @@ func withoutEXIF(data []byte) []byte {
 		if end > len(data) {
 			break
 		}
-		if data[at+1] != app1 || !bytes.HasPrefix(data[at+head:], []byte("Exif\x00")) {
+		if data[at+1] != app1 {
 			out = append(out, data[at:end]...)
 		}
 		at = end

@@ -45,8 +45,8 @@ func TestPicturesAsTheLocalModelSeesThem(t *testing.T) {
 	plain := b.String()
 	const turned = "\xff\xe1\x00\x22Exif\x00\x00MM\x00\x2a\x00\x00\x00\x08\x00\x01" +
 		"\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00\x00\x00\x00\x00"
-	const other = "\xff\xe1\x00\x06http"
-	for name, file := range map[string]string{"plain.jpg": plain, "turned.jpg": plain[:2] + turned + other + plain[2:],
+	const xmp, other = "\xff\xe1\x00\x27http://ns.adobe.com/xap/1.0/\x00<x:xmp/>", "\xff\xe2\x00\x06ICC_" // Pillow turns by both
+	for name, file := range map[string]string{"plain.jpg": plain, "turned.jpg": plain[:2] + turned + other + xmp + plain[2:],
 		"cut.jpg": plain[:2] + turned[:9]} {
 		url, err := c.URL(imageFile(t, t.TempDir(), name, file))
 		want := map[string]string{"plain.jpg": plain, "turned.jpg": plain[:2] + other + plain[2:]}[name]

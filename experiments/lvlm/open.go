@@ -62,7 +62,7 @@ func (s *Stored) recognise(now Likelihood) error {
 	if s.store == nil {
 		return nil
 	}
-	key, err := s.key("probe", Prompt{})
+	key, err := s.key(map[bool]string{true: "probe", false: "probe of texts"}[s.images], Prompt{})
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (s *server) question() (Prompt, error) {
 		Shots: []Example{{Question: "What colour is the square?", Answer: "red"}},
 		Query: Example{Question: "What colour is the circle?", Answer: "blue"},
 	}
-	if s.opt.Backend == "completions" {
+	if s.opt.Backend == "completions" || !s.opt.Images {
 		return p, nil
 	}
 	var err error

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
@@ -21,6 +20,8 @@ type completionsBody struct {
 	Echo        bool     `json:"echo"`
 	LogProbs    int      `json:"logprobs,omitempty"`
 	Stop        []string `json:"stop,omitempty"`
+	Repetition  int      `json:"repetition_penalty"` // 1 = none, as vllm's
+	Special     bool     `json:"add_special_tokens"` // that the tokenizer puts before a text; the template of lvlm.path has them
 }
 
 func (s completions) body(p Prompt) (completionsBody, error) {
@@ -31,7 +32,7 @@ func (s completions) body(p Prompt) (completionsBody, error) {
 		}
 	}
 	text, err := s.rendering.whole(p)
-	return completionsBody{Model: s.model, Prompt: text}, err
+	return completionsBody{Model: s.model, Prompt: text, Repetition: 1, Special: s.rendering.tokens == nil}, err
 }
 
 func (s completions) scoring(p Prompt) (string, any, error) { return s.scoringText(p, "") }
@@ -107,6 +108,6 @@ func (s completions) answered(reply []byte) (greedy, error) {
 	if err != nil {
 		return greedy{}, err
 	}
-	text, _, _ := strings.Cut(r.Choices[0].Text, s.rendering.ending) // some servers leave what stopped them
-	return greedy{text: strings.TrimSpace(text), raw: text, tokens: tokens, prompt: r.Usage.Prompt}, nil
+	text := r.Choices[0].Text
+	return greedy{text: text, raw: text, tokens: tokens, prompt: r.Usage.Prompt}, nil
 }

@@ -478,6 +478,63 @@ func TestWhyNoTeacher(t *testing.T) {
 	}
 }
 
+// With the model's folder a prompt begins as its template does: a server that puts another token before it is told not to, and
+// refused where it does not listen.
+func TestPromptsBeginOnce(t *testing.T) {
+	for _, begins := range []string{"unless told", "always"} {
+		opt := serve(t, &Server{Kind: "completions", Begins: begins})
+		opt.Path = folder(t, 0, chat.QwenVL().Source())
+		scorer, err := Open(t.Context(), opt, nil)
+		if begins == "always" {
+			if err == nil || !strings.Contains(err.Error(), "lvlm.path's template has") {
+				t.Errorf("got %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer scorer.Close()
+		p := prompts("", 1)[0]
+		got, err := scorer.Score(t.Context(), []Prompt{p})
+		if want := truth(t, "sglang", p); err != nil || fmt.Sprintf("%.9f", got[0].LogProbs) != fmt.Sprintf("%.9f", want) {
+			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	}
+}
+
+// A language model behind a server is asked about texts alone, by the probe too.
+func TestTextsAlone(t *testing.T) {
+	dir := t.TempDir()
+	for _, kind := range []string{"vllm", "sglang"} {
+		for _, images := range []bool{false, true} { // one store knows the probes of both
+			opt := serve(t, &Server{Kind: kind})
+			if !images {
+				opt = serve(t, &Server{Kind: kind, Model: texts{}})
+			}
+			opt.Images, opt.Store = images, &dir
+			scorer, err := Open(t.Context(), opt, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+			if _, err := scorer.Score(t.Context(), prompts("", 3)); err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
+			scorer.Close()
+		}
+	}
+}
+
+// texts reads no pictures.
+type texts struct{ Toy }
+
+func (texts) LogProbs(ids []int, images [][]byte, from int) [][]float64 {
+	if len(images) > 0 {
+		panic("a language model is asked about a picture")
+	}
+	return Toy{}.LogProbs(ids, images, from)
+}
+
 // With the model's folder every prompt is compared token by token.
 func TestServersWithFolder(t *testing.T) {
 	right := chat.QwenVL().Source()

@@ -284,6 +284,12 @@ func (s *Server) completions(r request) (any, error) {
 	if r.Echo && s.Lie == "shifted template" {
 		r.Prompt += " "
 	}
+	if !r.Echo && r.Repetition != 1 {
+		s.penalise()
+	}
+	if s.Begins == "always" || s.Begins == "unless told" && (r.Special == nil || *r.Special) {
+		r.Prompt = "<|im_start|>" + r.Prompt
+	}
 	a, err := s.read(r.Prompt, nil, r.Echo)
 	if err != nil {
 		return nil, err

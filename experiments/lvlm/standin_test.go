@@ -33,6 +33,7 @@ type Server struct {
 	Context int           // tokens of the longest prompt; 0 = any
 	Teacher bool          // chosen tokens can be scored (vllm)
 	Folded  bool          // prompt_token_ids has images unexpanded (vllm)
+	Begins  string        // puts a token before a prompt: always, unless told (completions); "" = never
 	Wait    time.Duration // that each answer takes
 	Lie     string        // one of Faults or Occasional, or the next three
 	// a truncated body: each seventh answer is cut; endless models, no models: its list of models never ends, or never begins
@@ -219,6 +220,7 @@ type request struct {
 	LogProbs       any      `json:"logprobs"`
 	TopLogProbs    int      `json:"top_logprobs"`
 	Repetition     int      `json:"repetition_penalty"`
+	Special        *bool    `json:"add_special_tokens"`
 	Text           string   `json:"text"`
 	Images         []string `json:"image_data"`
 	Sampling       struct {

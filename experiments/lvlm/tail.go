@@ -54,9 +54,9 @@ func (s *server) compared(p Prompt, e echo) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(e.tokens) < n || e.length < len(ours) {
-		return 0, fmt.Errorf("the prompt has %d tokens, and %d of them are told: want at least %d and the %d of the answer: it is cut",
-			e.length, len(e.tokens), len(ours), n)
+	if len(e.tokens) < n || e.length < len(ours) || e.tokens[0].id < 0 && e.length > len(ours) { // without ids, no image is expanded
+		return 0, fmt.Errorf("the prompt has %d tokens, the first %q, and %d of them are told: lvlm.path's template has %d, %d of the answer: "+
+			"it is cut, or begins with a further one", e.length, e.tokens[0].text, len(e.tokens), len(ours), n)
 	}
 	tail := e.tokens[len(e.tokens)-n:]
 	if tail[0].id < 0 {

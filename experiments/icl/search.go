@@ -208,11 +208,11 @@ func (s *Search) grade(reply string, answers []string) (said string, score float
 
 // Judged returns what of a model's reply is a result, and so what a reward must judge: its answer, or the caption of its first line.
 func Judged(reply string, caption bool) string {
+	said, _, _ := strings.Cut(strings.TrimSpace(reply), "\n") // what follows a caption is another turn
 	if !caption {
-		return vqa.ExtractAnswer(reply)
+		said = vqa.ExtractAnswer(reply)
 	}
-	line, _, _ := strings.Cut(strings.TrimSpace(reply), "\n") // what follows is another turn
-	return strings.TrimSpace(line)
+	return strings.TrimSpace(said)
 }
 
 // Answered refuses queries and candidates whose record has no answer to show or to judge by: a run would meet them by chance.

@@ -290,6 +290,13 @@ func TestRepliesAreCut(t *testing.T) {
 	}
 }
 
+// Nothing of what stands between an answer and the next question is the answer's.
+func TestJudgedIsTrimmed(t *testing.T) {
+	if got := Judged(" red\nQuestion: what else?", false); got != "red" {
+		t.Errorf("judged is %q", got)
+	}
+}
+
 // A reward is of questions with answers, after examples that show one.
 func TestRewardsWantAnswers(t *testing.T) {
 	records := icl.TableOf(icl.Record{ID: 7, Question: "q", Answers: []string{"a"}}, icl.Record{ID: 8, Question: "r"})

@@ -108,10 +108,7 @@ func (c *pictures) encode(path string) (string, error) {
 
 // upright drops the segments of a JPEG file that may say how to turn it, EXIF's and XMP's, which stand before its pixels.
 func upright(data []byte) []byte {
-	const (
-		app1, scan = 0xe1, 0xda // markers, behind 0xff
-		head       = 4          // bytes of a marker and its segment's length
-	)
+	const app1, scan, head = 0xe1, 0xda, 4 // markers, behind 0xff; bytes of one and its segment's length
 	out, at := bytes.Clone(data[:2]), 2
 	for at+head < len(data) && data[at] == 0xff && data[at+1] != scan {
 		end := at + 2 + int(binary.BigEndian.Uint16(data[at+2:]))

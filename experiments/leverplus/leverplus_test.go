@@ -170,7 +170,7 @@ func TestCheckpointExport(t *testing.T) {
 	refused(t, run(t, "checkpoint", "export", model, "--format", "onnx"), 2, "--format=onnx: want one of ckpt, pt, safetensors, v2")
 	refused(t, run(t, "checkpoint", "export", model), 2, "--format ckpt|pt|safetensors|v2")
 	refused(t, run(t, "checkpoint", "export", in("none.pt"), "--format", "pt"), 2, "none.pt")
-	refused(t, run(t, "checkpoint", "export", model, "--format", "pt", "--out", in("no/such/folder.pt")), 1, "no such file or directory")
+	refused(t, run(t, "checkpoint", "export", model, "--format", "pt", "--out", in("no/such/folder.pt")), 2, "no such file or directory")
 	for _, evil := range []string{"evil.pt", "evil_legacy.pt"} {
 		for _, args := range [][]string{{"inspect"}, {"verify"}, {"export", "--format=pt", "--out=" + in("evil.out")}} {
 			refused(t, run(t, append([]string{"checkpoint"}, append(args, "../../internal/tensorfile/testdata/"+evil)...)...), 1,

@@ -75,6 +75,12 @@ func TestBeamsKnowTheirPictures(t *testing.T) {
 			t.Errorf("clusters %q %q %q %q %q", b.Cluster(0), b.Cluster(1), b.Cluster(2), b.Cluster(3), b.Cluster(4))
 		}
 	}
+	for text, want := range map[string]string{"7.0": "7", `"7.0"`: "7", "7e0": "7", `" 7"`: "7", "NaN": "", "-1": "", `"None"`: "", `" "`: "", "Infinity": "",
+		`"nan"`: ""} {
+		if b, err := loadContent(t, "{"+about(0, text)+"}", nil); err != nil || b.Cluster(0) != want {
+			t.Errorf("image_id %s: cluster %q (%v), want %q", text, b.Cluster(0), err, want)
+		}
+	}
 	b, err := loadContent(t, "{"+about(0, "7")+"}", func(o *Options) { o.Cluster = "doc_id" })
 	if err != nil || b.Cluster(0) != "" {
 		t.Errorf("another key's cluster is %q (%v)", b.Cluster(0), err)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -236,6 +237,24 @@ func (p *parser) record() error {
 	})
 }
 
+// picture returns the number of a picture, or one made of its file's name, and whether it is known: tables write nothing in several ways.
+func picture(text string) (int64, bool) {
+	text = strings.TrimSpace(text)
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n, n >= 0
+	}
+	const whole = 1 << 53 // float64 has all whole numbers below
+	if f, err := strconv.ParseFloat(text, 64); err == nil && (f != f || f < 0 || f > math.MaxFloat64) {
+		return 0, false
+	} else if err == nil && f == math.Trunc(f) && f < whole {
+		return int64(f), true
+	}
+	if lower := strings.ToLower(text); lower == "" || lower == "none" || lower == "null" {
+		return 0, false
+	}
+	return int64(rng.Key(0, text)), true
+}
+
 // about reads what "query" says, which the reference writes and does not read: the query whose key it stands under, and its picture.
 func (p *parser) about() error {
 	if p.s.Peek() != '{' {
@@ -249,10 +268,8 @@ func (p *parser) about() error {
 		text, err := p.s.Scalar()
 		id, not := strconv.ParseInt(text, 10, 64)
 		switch {
-		case image && text != "":
-			if p.rec.image, p.rec.pictured = id, true; not != nil { // a file's name
-				p.rec.image = int64(rng.Key(0, text))
-			}
+		case image:
+			p.rec.image, p.rec.pictured = picture(text)
 		case !image && err == nil && not == nil && id != p.rec.id:
 			err = p.s.Errorf("query.query_id is %d: want that of the key, the query's row in data.embeddings", id)
 		}

@@ -20,8 +20,9 @@ type completionsBody struct {
 	Echo        bool     `json:"echo"`
 	LogProbs    int      `json:"logprobs,omitempty"`
 	Stop        []string `json:"stop,omitempty"`
-	Repetition  int      `json:"repetition_penalty"` // 1 = none, as vllm's
-	Special     bool     `json:"add_special_tokens"` // that the tokenizer puts before a text; the template of lvlm.path has them
+	Repetition  int      `json:"repetition_penalty"`           // 1 = none, as vllm's
+	Repeat      int      `json:"repeat_penalty"`               // the same at llama-cpp-python, where it is 1.1 by itself
+	Special     *bool    `json:"add_special_tokens,omitempty"` // those that the tokenizer puts before a text
 }
 
 func (s completions) body(p Prompt) (completionsBody, error) {
@@ -32,7 +33,11 @@ func (s completions) body(p Prompt) (completionsBody, error) {
 		}
 	}
 	text, err := s.rendering.whole(p)
-	return completionsBody{Model: s.model, Prompt: text, Repetition: 1, Special: s.rendering.tokens == nil}, err
+	b := completionsBody{Model: s.model, Prompt: text, Repetition: 1, Repeat: 1}
+	if s.rendering.tokens != nil && s.rendering.lacks(s.rendering.tokens.Encode(text)) == 0 {
+		b.Special = new(false) // the template has written them
+	}
+	return b, err
 }
 
 func (s completions) scoring(p Prompt) (string, any, error) { return s.scoringText(p, "") }

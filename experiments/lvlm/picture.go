@@ -111,6 +111,10 @@ func upright(data []byte) []byte {
 	const app1, scan, head = 0xe1, 0xda, 4 // markers, behind 0xff; bytes of one and its segment's length
 	out, at := bytes.Clone(data[:2]), 2
 	for at+head < len(data) && data[at] == 0xff && data[at+1] != scan {
+		if data[at+1] == 0xff { // a byte between segments
+			at++
+			continue
+		}
 		end := at + 2 + int(binary.BigEndian.Uint16(data[at+2:]))
 		if end > len(data) {
 			break

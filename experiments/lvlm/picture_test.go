@@ -47,9 +47,11 @@ func TestPicturesAsTheLocalModelSeesThem(t *testing.T) {
 		"\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00\x00\x00\x00\x00"
 	const xmp, other = "\xff\xe1\x00\x27http://ns.adobe.com/xap/1.0/\x00<x:xmp/>", "\xff\xe2\x00\x06ICC_" // Pillow turns by both
 	for name, file := range map[string]string{"plain.jpg": plain, "turned.jpg": plain[:2] + turned + other + xmp + plain[2:],
-		"cut.jpg": plain[:2] + turned[:9]} {
+		"filled.jpg": plain[:2] + "\xff" + turned + other + "\xff\xff" + xmp + plain[2:],
+		"cut.jpg":    plain[:2] + turned[:9]} {
 		url, err := c.URL(imageFile(t, t.TempDir(), name, file))
-		want := map[string]string{"plain.jpg": plain, "turned.jpg": plain[:2] + other + plain[2:]}[name]
+		want := map[string]string{"plain.jpg": plain, "turned.jpg": plain[:2] + other + plain[2:],
+			"filled.jpg": plain[:2] + other + plain[2:]}[name]
 		if want == "" && err == nil || want != "" && (err != nil || string(decoded(t, url)) != want) {
 			t.Errorf("%s: %v, %q", name, err, url)
 		}

@@ -2,6 +2,7 @@ package lvlm
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/chat"
@@ -131,6 +132,15 @@ func (r *rendering) texts(p Prompt) (whole string, from int, err error) {
 		return "", 0, fmt.Errorf("chat template: nothing ends the answer in %q", whole[len(before):])
 	}
 	return whole[:end+len(r.ending)], len(before), nil
+}
+
+// lacks counts the tokens that the tokenizer puts before a text, where ids do not begin with them.
+func (r *rendering) lacks(ids []int64) int {
+	before, _ := r.tokens.Special()
+	if len(before) <= len(ids) && slices.Equal(before, ids[:len(before)]) {
+		return 0
+	}
+	return len(before)
 }
 
 // expected returns the ids of a prompt up to the end of its answer, one for each image, and how many of them are the answer's.

@@ -54,6 +54,9 @@ func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int
 		id.Engine, id.Revision = "", ""
 	}
 	text, err := json.Marshal(id)
+	if id.Backend == "completions" {
+		text = append(text, 2) // asked without penalties and without a second first token: other numbers than before
+	}
 	return &Stored{scorer: scorer, store: kept, length: opt.MaxNewTokens, batch: batch, images: opt.Images,
 		workers:  make(chan struct{}, workers),
 		identity: sha256.Sum256(text), flying: map[store.Key]*flight{},

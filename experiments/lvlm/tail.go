@@ -54,7 +54,8 @@ func (s *server) compared(p Prompt, e echo) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if len(e.tokens) < n || e.length < len(ours) || e.tokens[0].id < 0 && e.length > len(ours) { // without ids, no image is expanded
+	most := len(ours) + s.rendering.lacks(ours)
+	if len(e.tokens) < n || e.length < len(ours) || e.tokens[0].id < 0 && e.length > most { // without ids, no image is expanded
 		return 0, fmt.Errorf("the prompt has %d tokens, the first %q, and %d of them are told: lvlm.path's template has %d, %d of the answer: "+
 			"it is cut, or begins with a further one", e.length, e.tokens[0].text, len(e.tokens), len(ours), n)
 	}

@@ -59,7 +59,8 @@ func checkModelAt(key, p, policy string) error {
 		return err
 	}
 	if info, err := os.Stat(p); err == nil && !info.IsDir() {
-		if _, err := os.Stat(filepath.Join(filepath.Dir(p), "config.json")); err == nil {
+		of, _ := PolicyOf(p) // a checkpoint of ours may lie there, too
+		if _, err := os.Stat(filepath.Join(filepath.Dir(p), "config.json")); err == nil && of == "" {
 			return usage.Errorf("%s=%s: a file of a model folder: want the folder, %s=%s", key, p, key, filepath.Dir(p))
 		}
 		return nil

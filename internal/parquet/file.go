@@ -134,7 +134,7 @@ func (p *File) readSchema(elements []*element) error {
 		e := elements[at]
 		repeated = repeated || e.Repetition == format.Repeated
 		if depth == 1 && (repeated || e.Children != nil) {
-			p.leaves = append(p.leaves, leaf{name: e.Name, measure: true}) // known, so that it is named, and not read
+			p.leaves = append(p.leaves, leaf{name: e.Name, measure: true}) // known by name, and not read
 		}
 		if e.Children == nil {
 			if depth == 1 && !repeated {

@@ -135,6 +135,7 @@ func npyArray(descr string, fortran bool, shape []int, body []byte) (*Array, err
 	if size > 0 && count > len(body)/size || len(body) > max(count*size, 1) { // of several arrays NumPy would read the first
 		return nil, fmt.Errorf("%d bytes of data, want %d elements of %d bytes: truncated, or several arrays in a file?", len(body), count, size)
 	}
+	body = body[:count*size]
 	big := descr[0] == '>'
 	if big || fortran {
 		body = slices.Clone(body)

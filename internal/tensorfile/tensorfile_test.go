@@ -193,6 +193,14 @@ func TestNPY(t *testing.T) {
 		!strings.Contains(got.Error(), "or several arrays in a file") {
 		t.Errorf("bytes behind the array: %v, %v", err, got)
 	}
+	mapped := filepath.Join(t.TempDir(), "mapped.npy") // as of numpy's open_memmap without elements: a file of nothing cannot be mapped
+	data, err = os.ReadFile("testdata/npy_empty.npy")
+	if err == nil {
+		err = os.WriteFile(mapped, append(data, 0), 0o644)
+	}
+	if none, got := ReadNPY(mapped); err != nil || got != nil || len(none.Data) != 0 {
+		t.Errorf("an empty array and a byte: %v, %v", err, got)
+	}
 	a, err := ReadNPY("testdata/npy_text.npy")
 	if err != nil || !reflect.DeepEqual(a.Strings, []string{"ab", "é", ""}) {
 		t.Errorf("text: %q, %v", a.Strings, err)

@@ -67,8 +67,7 @@ func (b *Bundle) Cluster(row int) string {
 }
 
 // readItems adds the lines of an items.jsonl: {"idx", "image_id", "question", "answer",
-// "answer_counts", "tags"}; other keys are counted, cluster's value is kept. rows bounds idx: items beyond the table are skipped
-// and counted.
+// "answer_counts", "tags"}; other keys are counted, cluster's value is kept. Items whose idx is not below rows are counted.
 func (it *Items) readItems(path, cluster string, rows int) (outside int, unknown []keycheck.Unknown, err error) {
 	f, err := regular.Open(path)
 	if err != nil {

@@ -113,6 +113,5 @@ func (s completions) answered(reply []byte) (greedy, error) {
 	if err != nil {
 		return greedy{}, err
 	}
-	text := r.Choices[0].Text
-	return greedy{text: text, raw: text, tokens: tokens, prompt: r.Usage.Prompt}, nil
+	return greedy{raw: r.Choices[0].Text, tokens: tokens, prompt: r.Usage.Prompt}, nil
 }

@@ -47,8 +47,8 @@ type echo struct {
 
 // greedy is the model's own answer.
 type greedy struct {
-	text   string
-	raw    string // with all its spaces
+	text   string // raw up to the end of the turn (server.answer)
+	raw    string // as the server wrote it
 	tokens []told
 	prompt int // tokens of the prompt; 0 = not told
 }
@@ -187,7 +187,7 @@ func (s vllm) answered(reply []byte) (greedy, error) {
 		return greedy{}, fmt.Errorf("it answers without a choice")
 	}
 	c := r.Choices[0]
-	g := greedy{text: c.Message.Content, raw: c.Message.Content, prompt: r.Usage.Prompt}
+	g := greedy{raw: c.Message.Content, prompt: r.Usage.Prompt}
 	for _, entry := range c.LogProbs.Content {
 		t := tokenOf(entry.Token, entry.LogProb)
 		for _, other := range entry.Top {

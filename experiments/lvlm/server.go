@@ -210,7 +210,7 @@ func (s *server) answer(ctx context.Context, p Prompt, top int) (greedy, error) 
 	if err == nil && len(g.tokens) > s.opt.MaxNewTokens+letter {
 		err = fmt.Errorf("its answer has %d tokens, and %d were allowed", len(g.tokens), s.opt.MaxNewTokens)
 	}
-	g.text, _, _ = strings.Cut(g.text, s.rendering.ending) // some leave what stopped them, or do not know how our template ends a turn
+	g.text, _, _ = strings.Cut(g.raw, s.rendering.ending) // some leave what stopped them, or do not know how our template ends a turn
 	return g, err
 }
 

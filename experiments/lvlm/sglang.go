@@ -134,5 +134,5 @@ func (s sglang) answered(reply []byte) (greedy, error) {
 	for i := 0; i < min(len(tokens), len(r.Meta.OutputTop)) && err == nil; i++ {
 		tokens[i].top, err = tokensOf(r.Meta.OutputTop[i])
 	}
-	return greedy{text: r.Text, raw: r.Text, tokens: tokens, prompt: r.Meta.PromptTokens}, err
+	return greedy{raw: r.Text, tokens: tokens, prompt: r.Meta.PromptTokens}, err
 }

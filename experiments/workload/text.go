@@ -211,11 +211,10 @@ func (w *textWorkload[P]) probe() error {
 			s, err := set.Sample(q)
 			return err == nil && !text.RougeHas(text.Answer(s.Reference))
 		}
-		n := 0
-		if w.job.Config.Rewards.Rouge.Weight != 0 {
-			n = list.Count(queries, mute)
+		if w.job.Config.Rewards.Rouge.Weight == 0 {
+			continue
 		}
-		if n > 0 {
+		if n := list.Count(queries, mute); n > 0 {
 			w.job.Log.Warnf("rewards.rouge: the targets of %d of the first %d records of %s have no word of ASCII letters or digits, which alone "+
 				"ROUGE counts: they give 0, whatever is said", n, len(queries), set.Name)
 		}

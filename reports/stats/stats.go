@@ -255,7 +255,8 @@ func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *
 		if take(steps[i] * p.Tests() * p.Stage.tests()) { // interval has its own idea of the questions needed, too
 			p.BCa = p.Interval
 		} else {
-			if p.BCa = (Interval{}); p.PHolm < 1-p.Level { // else no verdict, whatever it is; so many resamples cost more than a small run
+			p.BCa = Interval{}
+			if p.PHolm < 1-p.Level { // else no verdict, whatever it is; so many resamples cost more than a small run
 				p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()*p.Stage.tests()))
 			}
 			p.Questions = QuestionsNeeded(p.Mean, p.SE*math.Sqrt(float64(p.N)), 1-opt.Level, opt.Power)

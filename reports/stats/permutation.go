@@ -11,6 +11,10 @@ import (
 	"fulcrum/internal/stat"
 )
 
+// With more signs than these drawing them costs seconds, and their sum is normal for every practical purpose: 10,000 patterns of 20,000
+// questions.
+const maxSigns = 200_000_000
+
 // SignFlip returns the two-sided p-value of the sum of x under random signs: exact when there are no
 // more sign patterns than resamples, by Monte Carlo with the observed pattern counted otherwise
 // (Phipson and Smyth 2010), two standard errors of the drawing above its estimate: a winner must not
@@ -34,7 +38,7 @@ func SignFlip(x []float64, opt Options) (p float64, floor bool) {
 	switch {
 	case len(d) < 62 && 1<<len(d) <= opt.Resamples:
 		return exactSignFlip(d, limit), false
-	case len(d)*opt.Resamples > maxDraws:
+	case len(d)*opt.Resamples > maxSigns:
 		return 2 * distuv.UnitNormal.CDF(-math.Abs(sum)/math.Sqrt(squares)), false
 	}
 	sums := signedSums(d)

@@ -46,8 +46,9 @@ func newImageModel(seed int64) *imageModel {
 
 // embed returns the unit image block [imageDim] of a picture.
 func (m *imageModel) embed(img *image.RGBA) []float64 {
+	colours := coloursOf(img)
 	raw := make([]float64, 0, rawContext)
-	raw = append(raw, scale(colourHistograms(img), 1)...)
+	raw = append(raw, scale(colourHistograms(colours), 1)...)
 	raw = append(raw, scale(edgeHistograms(img), 0.7)...)
 	raw = append(raw, scale(thumbnail(img), 0.7)...)
 	context := make([]float64, contextDim)
@@ -59,7 +60,7 @@ func (m *imageModel) embed(img *image.RGBA) []float64 {
 		context[d] = sum
 	}
 	out := make([]float64, 0, imageDim)
-	out = append(out, scale(regionBag(img), math.Sqrt(regionShare))...)
+	out = append(out, scale(regionBag(colours), math.Sqrt(regionShare))...)
 	return unit(append(out, scale(context, math.Sqrt(1-regionShare))...))
 }
 
@@ -78,9 +79,20 @@ func pixel(img *image.RGBA, x, y int) (r, g, b float64) {
 	return float64(img.Pix[at]), float64(img.Pix[at+1]), float64(img.Pix[at+2])
 }
 
-// chroma returns hue in turns [0, 1), saturation (largest minus smallest channel) and the largest channel.
+// colour is a pixel's hue in turns [0, 1), its saturation (largest minus smallest channel) and its largest channel.
+type colour struct{ hue, sat, value float64 }
+
+// coloursOf returns the pixels of a picture, row by row.
+func coloursOf(img *image.RGBA) []colour {
+	out := make([]colour, ImageSize*ImageSize)
+	for at := range out {
+		out[at].hue, out[at].sat, out[at].value = chroma(pixel(img, at%ImageSize, at/ImageSize))
+	}
+	return out
+}
+
 func chroma(r, g, b float64) (hue, sat, value float64) {
-	high, low := math.Max(r, math.Max(g, b)), math.Min(r, math.Min(g, b))
+	high, low := max(r, g, b), min(r, g, b)
 	sat = high - low
 	if sat == 0 {
 		return 0, 0, high
@@ -108,15 +120,14 @@ func addCircular(bins []float64, hue, w float64) {
 	bins[(i+1)%len(bins)] += w * part
 }
 
-func colourHistograms(img *image.RGBA) []float64 {
+func colourHistograms(colours []colour) []float64 {
 	out := make([]float64, colourCells*colourCells*colourBins)
 	for y := range ImageSize {
 		for x := range ImageSize {
 			cell := out[(y*colourCells/ImageSize*colourCells+x*colourCells/ImageSize)*colourBins:]
-			hue, sat, value := chroma(pixel(img, x, y))
-			sat /= 255
-			addCircular(cell[:6], hue, sat)
-			cell[6+min(2, int(value/86))] += 1 - sat
+			c := colours[y*ImageSize+x]
+			addCircular(cell[:6], c.hue, c.sat/255)
+			cell[6+min(2, int(c.value/86))] += 1 - c.sat/255
 		}
 	}
 	for i, v := range out { // square roots: Hellinger instead of linear kernel
@@ -163,14 +174,13 @@ func thumbnail(img *image.RGBA) []float64 {
 
 // regionBag finds connected saturated regions and sums, over them, the outer product of a soft hue
 // histogram [hueBins] with form descriptors [formDim]; a soft one-hot of the regions' number follows.
-func regionBag(img *image.RGBA) []float64 {
+func regionBag(colours []colour) []float64 {
 	out := make([]float64, regionDim)
-	regions := segment(img)
+	regions := segment(colours)
 	for _, p := range regions {
 		var hue [hueBins]float64
 		for _, at := range p {
-			h, sat, _ := chroma(pixel(img, at%ImageSize, at/ImageSize))
-			addCircular(hue[:], h, sat)
+			addCircular(hue[:], colours[at].hue, colours[at].sat)
 		}
 		unit(hue[:])
 		form := describe(p)
@@ -185,12 +195,11 @@ func regionBag(img *image.RGBA) []float64 {
 }
 
 // segment returns the pixels (y·ImageSize + x) of each 4-connected region of saturated pixels.
-func segment(img *image.RGBA) [][]int {
+func segment(colours []colour) [][]int {
 	const threshold, smallest = 85, 14
 	var open [ImageSize * ImageSize]bool
 	for at := range open {
-		_, sat, _ := chroma(pixel(img, at%ImageSize, at/ImageSize))
-		open[at] = sat > threshold
+		open[at] = colours[at].sat > threshold
 	}
 	var out [][]int
 	for at := range open {

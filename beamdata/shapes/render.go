@@ -114,7 +114,7 @@ func fill(img *image.RGBA, o object) {
 			if v == 0 {
 				continue
 			}
-			v = math.Min(1, v/subRows)
+			v = min(1, v/subRows)
 			at := img.PixOffset(x, y)
 			for k, ink := range [3]uint8{c.R, c.G, c.B} {
 				old := float64(img.Pix[at+k])
@@ -126,8 +126,8 @@ func fill(img *image.RGBA, o object) {
 
 // addSpan adds the horizontal overlap of [from, to] with every pixel.
 func addSpan(cover *[ImageSize]float64, from, to float64) {
-	from, to = math.Max(from, 0), math.Min(to, ImageSize)
+	from, to = max(from, 0), min(to, ImageSize)
 	for x := int(from); x < ImageSize && float64(x) < to; x++ {
-		cover[x] += math.Min(to, float64(x+1)) - math.Max(from, float64(x))
+		cover[x] += min(to, float64(x+1)) - max(from, float64(x))
 	}
 }

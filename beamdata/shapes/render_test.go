@@ -91,7 +91,7 @@ func TestRegionFeatures(t *testing.T) {
 	for id := range 300 {
 		s := newScene(7, id)
 		total++
-		if len(segment(s.render())) == len(s.objects) {
+		if len(segment(coloursOf(s.render()))) == len(s.objects) {
 			found++
 		}
 	}
@@ -103,7 +103,7 @@ func TestRegionFeatures(t *testing.T) {
 	draw := func(sh shape) [formDim]float64 {
 		o := object{shape: sh, hue: r.IntN(numHues), x: 28 + 8*r.Float64(), y: 28 + 8*r.Float64(), r: 5.6 + 3.9*r.Float64(),
 			angle: (2*r.Float64() - 1) * math.Pi / 12, shade: 1}
-		return describe(segment(oneObject(o).render())[0])
+		return describe(segment(coloursOf(oneObject(o).render()))[0])
 	}
 	var centre [numShapes][formDim]float64
 	for sh := range numShapes {

@@ -10,9 +10,9 @@ import (
 	"fulcrum/internal/stat"
 )
 
-// With more draws than these resampling costs seconds, and the saddlepoint approximation of what it would draw is as good:
-// 10,000 resamples of 1,000 questions.
-const maxDraws = 10_000_000
+// With more draws than these, 10,000 resamples of 100 questions, the saddlepoint approximation of what would be drawn is as good, and a
+// small run does not spend a tenth of its time on drawing.
+const maxDraws = 1_000_000
 
 // BootstrapBCa returns the bias-corrected and accelerated bootstrap interval of the mean of x
 // (Efron 1987). For a mean the acceleration has a closed form, the skewness of x / (6 √n).

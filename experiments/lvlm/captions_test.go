@@ -62,6 +62,10 @@ func TestEvaluateCaptions(t *testing.T) {
 	if both := mustRun(t, "report", dir, zero); !strings.Contains(both.Stdout, "on cider") {
 		t.Errorf("two evaluations do not compare:\n%s", both.Stdout)
 	}
+	if r := mustRun(t, args(folder(t), "evaluate.results="+writeTo(t, `[{"image_id": 702, "caption": "a"}]`))...); !strings.Contains(r.Stderr,
+		"of one image it is always 0") {
+		t.Errorf("nothing says why one image scores 0: %s", r.Stderr)
+	}
 	for want, more := range map[string][]string{"4 of 24 images with captions have no result: 702, 708": {"evaluate.missing=error"},
 		"evaluate.metric=cider does not read it": {"evaluate.questions=" + truth},
 		"captions in the annotations":            {"evaluate.annotations=" + writeTo(t, `{"annotations": [{"image_id": 1, "caption": "a"}]}`)},

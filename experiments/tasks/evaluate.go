@@ -131,12 +131,11 @@ func evaluate(ctx context.Context, j *job.Job) error {
 func asked(id any, truths []string) string { return fmt.Sprintf("%v %q", id, truths) }
 
 func readAnnotations(path string) ([]vqa.Annotation, error) {
-	f, err := openNamed(path, "evaluate.annotations")
+	raw, err := readWhole(path, "evaluate.annotations")
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	annotations, err := vqa.ReadAnnotations(f)
+	annotations, err := vqa.ReadAnnotations(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -165,14 +164,30 @@ func openNamed(path, key string) (*os.File, error) {
 	return f, nil
 }
 
+// readWhole reads a text in UTF-8, which key names, without its byte order mark.
+func readWhole(path, key string) ([]byte, error) {
+	f, err := openNamed(path, key)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(f)
+	if err == nil {
+		err = jsonwords.CheckUnicode(raw) // else any two letters that were lost would be equal
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return bytes.TrimPrefix(raw, []byte("\ufeff")), nil
+}
+
 // readNamed reads a file of one JSON value, which key names. about begins what is said of another file.
 func readNamed(path, key, about string, into any) error {
-	f, err := openNamed(path, key)
+	raw, err := readWhole(path, key)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	if err := jsonwords.Decode(json.NewDecoder(f), into); err != nil {
+	if err := jsonwords.Unmarshal(raw, into); err != nil {
 		return fmt.Errorf("%s: %s%w", path, about, err)
 	}
 	return nil
@@ -184,14 +199,9 @@ func readResults(path string) ([]vqa.Result, error) {
 
 // entries reads a result file, a JSON list of a form or one object a line. No two results are of one question, or image.
 func entries[T any](path, form, of string, parse func(entry []byte) (T, error), id func(T) int64) ([]T, error) {
-	f, err := openNamed(path, "evaluate.results")
+	text, err := readWhole(path, "evaluate.results")
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	var raw []json.RawMessage
 	kind := "line"

@@ -79,6 +79,9 @@ func evaluateCaptions(j *job.Job, out string) error {
 		return fmt.Errorf("%s: %w", *opt.Results, err)
 	}
 	warnOfUnanswered(j, *opt.Results, lack, e.Missing, len(ids))
+	if len(results) == 1 {
+		j.Log.Warnf("%s: CIDEr-D weighs words by how few of the scored images have them: of one image it is always 0", *opt.Results)
+	}
 	scored := list.Map(results, func(r captionResult) int64 { return r.ImageID })
 	scores := list.Map(scored, func(id int64) float64 { return e.ByImage[id] })
 	e.Images = len(results)

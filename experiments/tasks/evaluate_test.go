@@ -125,6 +125,11 @@ func TestEvaluateInputs(t *testing.T) {
 	answers := strings.Repeat(`{"answer": "2 dogs"},`, 9) + `{"answer": "cat"}`
 	write(t, annotations, `{"annotations": [{"question_id": 1, "question_type": "how", "answer_type": "number", "answers": [`+answers+`]},
 		{"question_id": 2, "answers": [`+answers+`]}]}`)
+	latin, gzipped, twice := filepath.Join(dir, "latin.json"), filepath.Join(dir, "truths.gz"), filepath.Join(dir, "twice.json")
+	one := `{"annotations": [{"question_id": 1, "answers": [{"answer": "x"}]}]}`
+	write(t, latin, strings.Replace(one, "x", "caf\xe8", 1))
+	write(t, gzipped, "\x1f\x8b\x08\x00")
+	write(t, twice, one+one)
 	evaluate := func(t *testing.T, results string, more ...string) (result, string) {
 		path := filepath.Join(t.TempDir(), "results.json")
 		write(t, path, results)
@@ -135,6 +140,7 @@ func TestEvaluateInputs(t *testing.T) {
 	for _, tc := range []struct{ name, results string }{
 		{"official", `[{"question_id": 1, "answer": "two dogs"}, {"question_id": 2, "answer": "a cat"}]`},
 		{"ids as text", `[{"question_id": "1", "answer": "two dogs"}, {"question_id": "2", "answer": "a cat"}]`},
+		{"a byte order mark", "\ufeff" + `[{"question_id": 1, "answer": "two dogs"}, {"question_id": 2, "answer": "a cat"}]`},
 		{"one a line and raw generations", "{\"id\": 1, \"completion\": \"Two dogs, I think\"}\n\n{\"id\": 2, \"completion\": \"the cat " +
 			"Question: why\"}\n"},
 	} {
@@ -178,6 +184,10 @@ func TestEvaluateInputs(t *testing.T) {
 				"questions"},
 		{"no such file", `[]`, []string{"evaluate.annotations=nowhere.json"}, 2, "nowhere.json: no such file: set evaluate.annotations"},
 		{"an unknown metric", `[]`, []string{"evaluate.metric=vqq"}, 2, "did you mean vqa?"},
+		{"letters that would be lost", "[{\"question_id\": 1, \"answer\": \"caf\xe9\"}]", nil, 1, "results.json: not UTF-8"},
+		{"truths whose letters would be lost", `[]`, []string{"evaluate.annotations=" + latin}, 1, "latin.json: not UTF-8"},
+		{"a compressed file", `[]`, []string{"evaluate.annotations=" + gzipped}, 1, "truths.gz: the file is compressed: unpack it"},
+		{"two files in one", `[]`, []string{"evaluate.annotations=" + twice}, 1, "twice.json: read VQA annotations: byte "},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r, _ := evaluate(t, tc.results, tc.more...)

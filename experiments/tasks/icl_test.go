@@ -31,11 +31,10 @@ func TestAnnotationsNumberPicturesAsTheRecords(t *testing.T) {
 	if err := l.writeAnnotations(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.Open(filepath.Join(dir, "annotations.json"))
+	text, err := os.ReadFile(filepath.Join(dir, "annotations.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer text.Close()
 	got, err := vqa.ReadAnnotations(text)
 	if err != nil || len(got) != 2 || got[0].ImageID != 0 || got[1].ImageID != 7 {
 		t.Errorf("annotations %+v, %v, want images 0 and 7", got, err)

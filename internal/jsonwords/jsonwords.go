@@ -32,6 +32,9 @@ func Marshal(v any) ([]byte, error) {
 
 // CheckUnicode says which part of a JSON text stands for no character: encoding/json would put U+FFFD there.
 func CheckUnicode(data []byte) error {
+	if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
+		return errors.New("the file is compressed: unpack it")
+	}
 	if !utf8.Valid(data) {
 		return errors.New("not UTF-8: save the file in that encoding")
 	}

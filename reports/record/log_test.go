@@ -276,6 +276,7 @@ func TestLinesSayWhichKL(t *testing.T) {
 		{Row{Kind: KindEval, Fields: map[string]any{"split": "val", "policy": "best", "kl": 4.9, "kl_reference": "init"}},
 			"eval  val  best  kl 4.900 to the initial policy"},
 		{Row{Kind: KindEval, Fields: map[string]any{"split": "val", "policy": "init", "kl": -1.7e-8}}, "eval  val  init  kl 0"},
+		{Row{Kind: KindEval, Fields: map[string]any{"split": "cider", "policy": "results", "cider": 4.105}}, "eval  cider  results  cider 4.105"},
 	} {
 		if _, _, got := p.LogLine(tc.row); got != tc.want {
 			t.Errorf("\n got %s\nwant %s", got, tc.want)

@@ -192,7 +192,7 @@ func (p *Progress) epochLine(r Row) string {
 // evalLine is: eval  dev  similarity  reward 0.08410  accuracy 0.1386.
 func (p *Progress) evalLine(r Row) string {
 	line := "eval  " + r.Text("split") + "  " + r.Text("policy")
-	for _, name := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy", "loss", "kl"} {
+	for _, name := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy", "cider", "rougeL", "loss", "kl"} {
 		if x, ok := r.Number(name); ok {
 			line += "  " + name + " " + lineNumber(r, name, x)
 		}

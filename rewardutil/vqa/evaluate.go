@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 
@@ -36,11 +35,11 @@ type Result struct {
 }
 
 // ReadVQAAnnotations reads the annotations of an official annotation file.
-func ReadAnnotations(r io.Reader) ([]Annotation, error) {
+func ReadAnnotations(text []byte) ([]Annotation, error) {
 	var file struct {
 		Annotations []Annotation `json:"annotations"`
 	}
-	if err := jsonwords.Decode(json.NewDecoder(r), &file); err != nil {
+	if err := jsonwords.Unmarshal(text, &file); err != nil {
 		return nil, fmt.Errorf("read VQA annotations: %w", err)
 	}
 	if len(file.Annotations) == 0 {

@@ -1,7 +1,6 @@
 package vqa
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"reflect"
@@ -53,7 +52,7 @@ func readVQA(t *testing.T) ([]Annotation, []Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	annotations, err := ReadAnnotations(bytes.NewReader(data))
+	annotations, err := ReadAnnotations(data)
 	if err != nil {
 		t.Fatal(err)
 	}

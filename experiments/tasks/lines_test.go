@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/testkit/golden"
 )
 
 // A result file named as one that the run writes would take its place, or be lost to it.
@@ -26,6 +28,25 @@ func TestPrepareOutKeepsTheRunsFiles(t *testing.T) {
 	for _, path := range []string{filepath.Join(dir, "results.json"), filepath.Join(dir, "mine", "infer.json"),
 		filepath.Join(t.TempDir(), "summary.json")} {
 		if err := PrepareOut("infer.out", path, nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestPrepareOutKeepsModels: a file of a model's folder is no output; one beside them, or in another folder, is.
+func TestPrepareOutKeepsModels(t *testing.T) {
+	model, other := t.TempDir(), t.TempDir()
+	for _, name := range []string{"config.json", "model-00001-of-00002.safetensors", "tokenizer.json", "chat_template.jinja", "out.jsonl",
+		"embeddings.safetensors"} {
+		golden.Write(t, model, map[string]string{name: "{}"})
+		if name != "config.json" {
+			golden.Write(t, other, map[string]string{name: "{}"})
+		}
+		err := PrepareOut("generate.out", filepath.Join(model, name), nil)
+		if own := !strings.Contains("out.jsonl embeddings.safetensors", name); own != (err != nil && strings.Contains(err.Error(), "to the model")) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := PrepareOut("generate.out", filepath.Join(other, name), nil); err != nil {
 			t.Error(err)
 		}
 	}

@@ -11,8 +11,10 @@ import (
 	"strings"
 
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
@@ -63,6 +65,9 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 		path = real
 	}
 	opt.out = cmp.Or(opt.out, exportPath(path, opt.format))
+	if err := mayReplace(opt.out); err != nil {
+		return err
+	}
 	if _, err := os.Lstat(opt.out); err == nil && !opt.force {
 		return usage.Errorf("%s exists: --force replaces it, --out names another file", opt.out)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -103,6 +108,20 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 		return err
 	}
 	stdout.Printf("%s: %d tensors as %s → %s\n", path, written, opt.format, opt.out)
+	return nil
+}
+
+// mayReplace refuses what --force would take from a run, or remove with a folder that is not only a model's.
+func mayReplace(out string) error {
+	if runfolder.Writes(out) && (filepath.Ext(out) == ".safetensors" || filepath.Base(filepath.Dir(out)) != "checkpoints") {
+		return usage.Errorf("--out=%s: a run writes this file of its folder itself: want another name", out)
+	}
+	entries, _ := os.ReadDir(out)
+	for _, e := range entries {
+		if e.IsDir() || !hffolder.Part(e.Name()) {
+			return usage.Errorf("--out=%s: this folder holds %s, which is no part of a model: want another name", out, e.Name())
+		}
+	}
 	return nil
 }
 

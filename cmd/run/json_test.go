@@ -199,7 +199,10 @@ func TestListAndExport(t *testing.T) {
 		}
 		return strings.Join(names, "")
 	}
-	for args, want := range map[string]string{"": "abc", "--sort dev/reward": "bca", "--where grpo.lr=0.001": "ac",
+	if err := os.Symlink("outputs", "linked"); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{"": "abc", "linked": "abc", "--sort dev/reward": "bca", "--where grpo.lr=0.001": "ac",
 		"--where grpo.lr=1e-3 --sort dev/reward": "ca", "--where state=done outputs/b": "b", "outputs/b outputs": "bac", "--where seed=7": ""} {
 		if got := order(strings.Fields(args)...); got != want {
 			t.Errorf("run ls %s lists %q, want %q", args, got, want)

@@ -20,6 +20,7 @@ func Find(root string) ([]string, error) {
 	if target, err := filepath.EvalSymlinks(root); err == nil && IsRun(target) {
 		return []string{root}, nil
 	}
+	root = strings.TrimSuffix(root, "/") + "/" // it may be a link
 	depth := strings.Count(filepath.Clean(root), string(filepath.Separator))
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {

@@ -11,11 +11,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
@@ -47,9 +47,6 @@ func eachLine(path string, f io.Reader, use func(number int, line []byte, fault 
 	}
 }
 
-// ofModel are the names of a model folder's files.
-var ofModel = regexp.MustCompile(`(model[^/]*\.(safetensors|bin)|(config|index|map|vocab|tokens|tokenizer)\.json|merges\.txt|\.(model|jinja))$`)
-
 // PrepareOut makes the folder of a file that is to be written, removes what a killed process has left of it there, and refuses anything
 // in its place but a file that is no input. key names the file's option, inputs the options of the files that are read, as far as they
 // are given.
@@ -59,7 +56,7 @@ func PrepareOut(key, path string, inputs map[string]*string) error {
 			return usage.Errorf("%s=%s: this is %s, which would be overwritten", key, path, input)
 		}
 	}
-	if configs, _ := regular.Glob(filepath.Dir(path), "*config.json"); len(configs) > 0 && sameFile(path, path) && ofModel.MatchString(path) {
+	if configs, _ := regular.Glob(filepath.Dir(path), "*config.json"); len(configs) > 0 && sameFile(path, path) && hffolder.Part(path) {
 		return usage.Errorf("%s=%s: this file belongs to the model in its folder: want another name", key, path)
 	}
 	if runfolder.Writes(path) {

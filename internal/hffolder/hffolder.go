@@ -17,6 +17,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -50,6 +51,11 @@ type stored struct {
 	tensor tensorfile.Tensor // under its name in the file
 	file   string
 }
+
+var parts = regexp.MustCompile(`(model[^/]*\.(safetensors|bin)|(config|index|vocab|token\w*|template)\.json|merges.txt|\.(model|jinja))$`)
+
+// Part reports whether a file has the name of a part of a model.
+func Part(path string) bool { return parts.MatchString(path) }
 
 // Open maps a model folder and checks that index and shards agree: every tensor of the index stands in the shard
 // that it names, and no shard holds another one.

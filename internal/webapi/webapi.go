@@ -140,6 +140,9 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 	if away, ok := errors.AsType[*secret.RedirectError](err); ok {
 		return nil, Permanent{Err: away}
 	}
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("the server closed the connection without an answer")
+	}
 	if err != nil {
 		return nil, secret.Cause(err)
 	}

@@ -1,6 +1,7 @@
 package reward
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -246,7 +247,8 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 			} `json:"usage"`
 		}
 		if err := jsonwords.Unmarshal(reply, &r); err != nil || len(r.Choices) == 0 {
-			return nil, fmt.Errorf("the answer is not a chat completion (%v): %s", err, j.client.Quote(reply))
+			return nil, fmt.Errorf("the answer is not a chat completion (%w): %s", cmp.Or(err, errors.New("no choices")),
+				j.client.Quote(reply))
 		}
 		j.used.Add(r.Usage.In + r.Usage.Out)
 		said[i] = r.Choices[0].Message.Content
@@ -254,7 +256,12 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 	return said, nil
 }
 
+// read reads the score of an answer. What the model thinks before it answers is none: it is full of numbers.
 func (j *judge) read(text string) (float64, bool) {
+	if _, rest, opened := strings.Cut(text, "<think>"); opened && !strings.Contains(rest, "</think>") {
+		return 0, false
+	}
+	text = text[max(0, strings.LastIndex(text, "</think>")):]
 	m := j.pattern.FindStringSubmatch(text)
 	if m == nil {
 		return 0, false

@@ -196,12 +196,16 @@ func TestHTTPScorerRetries(t *testing.T) {
 	}{
 		{"an overloaded server", []int{503, 429}, 3, ""},
 		{"for ever", []int{500, 500, 500, 500}, 3, "3 attempts: status 500"},
+		{"a closed connection", []int{0, 0, 0, 0}, 3, "3 attempts: the server closed the connection without an answer"},
 		{"a refusal is final", []int{400}, 1, "status 400 Bad Request: no | good"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var n atomic.Int32
 			o := httpScorer(t, func(w http.ResponseWriter, items []scorer.Item) {
 				if k := int(n.Add(1)) - 1; k < len(tc.status) {
+					if tc.status[k] == 0 {
+						panic(http.ErrAbortHandler)
+					}
 					http.Error(w, "no\ngood", tc.status[k])
 					return
 				}
@@ -337,6 +341,7 @@ func TestCommandScorerErrors(t *testing.T) {
 	for _, tc := range []struct{ name, script, want string }{
 		{"fails", "echo out of memory >&2; exit 3", "2 attempts: the command ended after 0 of 4 scores; stderr: out of memory"},
 		{"prints text", "echo hello", `line "hello": want a number or {"score": number} (messages belong on stderr)`},
+		{"prints a line without an end", "while :; do printf %65536s x; done", `x": want a number or {"score": number}`},
 		{"prints too much", "while read -r l; do echo 1; echo 2; done", "more scores than items"},
 	} {
 		for _, keep := range []bool{false, true} {

@@ -110,7 +110,7 @@ func startChild(argv []string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cmd.Stdout, c.pipe, c.out = theirs, ours, bufio.NewReader(ours)
+	c.cmd.Stdout, c.pipe, c.out = theirs, ours, bufio.NewReaderSize(ours, 1<<20)
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread()
@@ -149,8 +149,8 @@ func (c *child) quiet() error {
 	extra, _ := c.out.Peek(1)
 	c.pipe.SetReadDeadline(time.Time{})
 	if len(extra) > 0 {
-		line, _ := c.out.ReadString('\n')
-		return webapi.Permanent{Err: fmt.Errorf("more scores than items: then came %q", webapi.Clip(line))}
+		extra, _ = c.out.Peek(c.out.Buffered()) // the line may never end
+		return webapi.Permanent{Err: fmt.Errorf("more scores than items: then came %q", webapi.Clip(string(extra)))}
 	}
 	return nil
 }
@@ -168,8 +168,8 @@ func (c *child) Score(items [][]byte, last bool) ([]float64, error) {
 	}()
 	out := make([]float64, 0, len(items))
 	for len(out) < len(items) {
-		line, err := c.out.ReadString('\n')
-		if line = strings.TrimSpace(line); line != "" {
+		text, err := c.out.ReadSlice('\n') // a line longer than the buffer is no score
+		if line := strings.TrimSpace(string(text)); line != "" {
 			v, bad := parseScoreLine(line)
 			if bad != nil {
 				return nil, webapi.Permanent{Err: bad}

@@ -70,6 +70,9 @@ func (t *commandTransport) Ask(ctx context.Context, items [][]byte) ([]float64, 
 		case <-ctx.Done():
 			c.kill()
 		}
+		if ctx.Err() != nil { // else every batch would take as long
+			return nil, errors.New("all scores are there, but the command, or one that it has started, goes on: keep=true keeps it for all batches")
+		}
 		return scores, nil
 	}
 	if !stop() { // killed meanwhile

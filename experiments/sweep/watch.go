@@ -123,7 +123,7 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 	if found := (&record.Run{Events: w.rows.EventRows()}).Findings(); len(found) > 0 {
 		line("%s: %s", cmp.Or(found[len(found)-1].Severity, "note"), found[len(found)-1].Message)
 	}
-	if s := w.run.Summary; ended && s != nil && s.Best != nil {
+	if s := w.run.Summary; ended && s != nil && s.Best != nil && s.Best.Phase != "" { // of an evaluation the report says it
 		line("best %s %s (%s epoch %d); report: %s", s.Best.Metric, page.Sig(float64(s.Best.Value), 4), s.Best.Phase, s.Best.Epoch,
 			page.ReportPath(w.dir))
 	}

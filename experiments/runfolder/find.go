@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
@@ -24,7 +25,7 @@ func Find(root string) ([]string, error) {
 	depth := strings.Count(filepath.Clean(root), string(filepath.Separator))
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
-		case err != nil && path == root:
+		case err != nil && path == root && !errors.Is(err, syscall.ENOTDIR):
 			return err
 		case err != nil: // a folder that may not be read, or is gone by now
 			return nil

@@ -66,11 +66,7 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	case "cider":
 		return evaluateCaptions(j, out)
 	}
-	annotations, err := readAnnotations(*opt.Annotations)
-	if err != nil {
-		return err
-	}
-	related, err := annotationClusters(*opt.Annotations, j.Config.Eval.GroupedBy())
+	annotations, related, err := readAnnotations(*opt.Annotations, j.Config.Eval.GroupedBy())
 	if err != nil {
 		return err
 	}
@@ -130,26 +126,38 @@ func evaluate(ctx context.Context, j *job.Job) error {
 // asked is a question, or an image, as the ledger of looks tells it from others.
 func asked(id any, truths []string) string { return fmt.Sprintf("%v %q", id, truths) }
 
-func readAnnotations(path string) ([]vqa.Annotation, error) {
-	raw, err := readWhole(path, "evaluate.annotations")
-	if err != nil {
-		return nil, err
+// readAnnotations reads an annotation file, and what its questions have in common: their image, or the value of a key.
+func readAnnotations(path, by string) (all []vqa.Annotation, related map[int64]string, err error) {
+	var file struct {
+		Annotations []json.RawMessage `json:"annotations"`
 	}
-	annotations, err := vqa.ReadAnnotations(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := readNamed(path, "evaluate.annotations", "read VQA annotations: ", &file); err != nil {
+		return nil, nil, err
 	}
-	seen := make(map[int64]bool, len(annotations))
-	for _, a := range annotations {
-		switch {
+	if len(file.Annotations) == 0 {
+		return nil, nil, fmt.Errorf("%s: read VQA annotations: no annotations: want an object with a list annotations", path)
+	}
+	if by == "image" {
+		by = "image_id"
+	}
+	related = map[int64]string{}
+	seen := make(map[int64]bool, len(file.Annotations))
+	for i, raw := range file.Annotations {
+		var a vqa.Annotation
+		switch err := jsonwords.Unmarshal(raw, &a); {
+		case err != nil:
+			return nil, nil, fmt.Errorf("%s: read VQA annotations: annotations[%d]: %w", path, i, err)
 		case seen[a.QuestionID]:
-			return nil, fmt.Errorf("%s: question %d is annotated twice", path, a.QuestionID)
+			return nil, nil, fmt.Errorf("%s: question %d is annotated twice", path, a.QuestionID)
 		case len(a.Answers) == 0:
-			return nil, fmt.Errorf("%s: question %d has no answers", path, a.QuestionID)
+			return nil, nil, fmt.Errorf("%s: question %d has no answers", path, a.QuestionID)
 		}
-		seen[a.QuestionID] = true
+		all, seen[a.QuestionID] = append(all, a), true
+		if name := conversation.Value(raw, by); name != "" {
+			related[a.QuestionID] = name
+		}
 	}
-	return annotations, nil
+	return all, related, nil
 }
 
 // openNamed opens a file; an absent one is explained by the key that names it.
@@ -440,9 +448,7 @@ func EvaluationReport(dir string) (string, error) {
 		return "", fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
 	}
 	var kind struct{ Metric string }
-	if err := jsonwords.Unmarshal(summary.Evaluation, &kind); err != nil {
-		return "", fmt.Errorf("%s: %w", path, err)
-	}
+	_ = jsonwords.Unmarshal(summary.Evaluation, &kind) // what is wrong with it is said below
 	var outcome judged = &evaluation{}
 	switch kind.Metric {
 	case "rouge":
@@ -454,30 +460,4 @@ func EvaluationReport(dir string) (string, error) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	return judgedText(dir, outcome)
-}
-
-// annotationClusters reads what the questions of an annotation file have in common: their image, or the value of a key.
-func annotationClusters(path, by string) (map[int64]string, error) {
-	var file struct {
-		Annotations []json.RawMessage `json:"annotations"`
-	}
-	if err := readNamed(path, "evaluate.annotations", "", &file); err != nil {
-		return nil, err
-	}
-	if by == "image" {
-		by = "image_id"
-	}
-	out := map[int64]string{}
-	for _, raw := range file.Annotations {
-		var id struct {
-			Question int64 `json:"question_id"`
-		}
-		if err := jsonwords.Unmarshal(raw, &id); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-		if name := conversation.Value(raw, by); name != "" {
-			out[id.Question] = name
-		}
-	}
-	return out, nil
 }

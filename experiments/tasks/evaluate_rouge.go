@@ -123,23 +123,15 @@ func evaluateRouge(ctx context.Context, j *job.Job, out string) error {
 
 // readTexts reads a file of one {"id", "text"} a line.
 func readTexts(path, key string, completions bool) ([]idText, error) {
-	f, err := openNamed(path, key)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	var out []idText
 	first := map[string]int{} // line of each id
-	err = eachLine(path, f, func(number int, raw []byte, err error) error {
-		var x idText
-		if err == nil {
-			x, err = parseText(raw, completions)
-		}
+	err := eachLineOf(path, key, func(number int, raw []byte) error {
+		x, err := parseText(raw, completions)
 		if err != nil {
-			return fmt.Errorf("%s:%d: %w", path, number, err)
+			return err
 		}
 		if line, twice := first[x.id]; twice {
-			return fmt.Errorf("%s:%d: the id %s is that of line %d already", path, number, x.id, line)
+			return fmt.Errorf("the id %s is that of line %d already", x.id, line)
 		}
 		first[x.id], x.number = number, number
 		out = append(out, x)

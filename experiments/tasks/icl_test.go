@@ -9,7 +9,6 @@ import (
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
-	"fulcrum/rewardutil/vqa"
 )
 
 func TestAnnotationsNumberPicturesAsTheRecords(t *testing.T) {
@@ -31,11 +30,7 @@ func TestAnnotationsNumberPicturesAsTheRecords(t *testing.T) {
 	if err := l.writeAnnotations(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "annotations.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := vqa.ReadAnnotations(text)
+	got, _, err := readAnnotations(filepath.Join(dir, "annotations.json"), "image")
 	if err != nil || len(got) != 2 || got[0].ImageID != 0 || got[1].ImageID != 7 {
 		t.Errorf("annotations %+v, %v, want images 0 and 7", got, err)
 	}

@@ -208,26 +208,15 @@ func (c *chooser) read() error {
 
 // readPredictions reads what task=predict wrote: a policy that may stop chooses fewer examples for some questions.
 func (c *chooser) readPredictions(path string) error {
-	f, err := openNamed(path, "infer.predictions")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	c.listed = map[int64][]int32{}
 	longest := 0
-	err = eachLine(path, f, func(number int, text []byte, fault error) error {
+	err := eachLineOf(path, "infer.predictions", func(_ int, text []byte) error {
 		p := prediction{QueryID: -1} // no row, where a line names none
-		if fault == nil {
-			fault = jsonwords.Unmarshal(text, &p)
-		}
-		if fault == nil {
-			fault = c.list(p.QueryID, p.Pointer)
-		}
-		if fault != nil {
-			return fmt.Errorf("%s:%d: %w", path, number, fault)
+		if err := jsonwords.Unmarshal(text, &p); err != nil {
+			return err
 		}
 		longest = max(longest, len(p.Pointer))
-		return nil
+		return c.list(p.QueryID, p.Pointer)
 	})
 	if c.entries = len(c.listed); err == nil && c.entries > 0 && longest < c.Shots {
 		err = fmt.Errorf("%s: queries have %d examples at most, infer.shots=%d wants as many", path, longest, c.Shots)

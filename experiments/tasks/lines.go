@@ -47,6 +47,24 @@ func eachLine(path string, f io.Reader, use func(number int, line []byte, fault 
 	}
 }
 
+// eachLineOf hands the lines of a file that key names to use, whose errors get the place.
+func eachLineOf(path, key string, use func(number int, line []byte) error) error {
+	f, err := openNamed(path, key)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return eachLine(path, f, func(number int, line []byte, fault error) error {
+		if fault == nil {
+			fault = use(number, line)
+		}
+		if fault != nil {
+			return fmt.Errorf("%s:%d: %w", path, number, fault)
+		}
+		return nil
+	})
+}
+
 // PrepareOut makes the folder of a file that is to be written, removes what a killed process has left of it there, and refuses anything
 // in its place but a file that is no input. key names the file's option, inputs the options of the files that are read, as far as they
 // are given.

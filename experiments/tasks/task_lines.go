@@ -59,8 +59,15 @@ type textTask struct {
 
 // do opens the model and answers the lines.
 func (t *textTask) do(ctx context.Context) (err error) {
-	if err := linesOnly(t.name+".in", t.in); err != nil {
-		return err
+	file, err := regular.Open(t.in)
+	if err != nil {
+		return usage.Errorf("%s.in=%s: %v%s", t.name, t.in, usage.Reason(err), nearpath.Hint(t.in))
+	}
+	defer file.Close()
+	in := bufio.NewReaderSize(file, 1<<20)
+	if head, _ := in.Peek(4096); bytes.HasPrefix(bytes.TrimLeft(head, "\ufeff \n\r\t"), []byte("[")) { // every line would be a bad one
+		return usage.Errorf("%s.in=%s: found a JSON list, want JSON lines, one object a line: `jq -c '.[]' %s > FILE.jsonl`", t.name,
+			t.in, program.Quoted(t.in))
 	}
 	if t.model, err = workload.OpenTextModel(t.job, t.generate); err != nil {
 		return err
@@ -70,16 +77,11 @@ func (t *textTask) do(ctx context.Context) (err error) {
 		t.job.Logf("dry_run: the model loads; nothing was %sd", t.name)
 		return nil
 	}
-	return t.lines(ctx)
+	return t.lines(ctx, in)
 }
 
-// lines answers the lines of the file.
-func (t *textTask) lines(ctx context.Context) error {
-	file, err := regular.Open(t.in)
-	if err != nil {
-		return usage.Errorf("%s.in=%s: %v%s", t.name, t.in, usage.Reason(err), nearpath.Hint(t.in))
-	}
-	defer file.Close()
+// lines answers the lines of in.
+func (t *textTask) lines(ctx context.Context, in io.Reader) error {
 	if err := PrepareOut(t.name+".out", t.out, map[string]*string{t.name + ".in": &t.in}); err != nil {
 		return err
 	}
@@ -87,7 +89,7 @@ func (t *textTask) lines(ctx context.Context) error {
 	t.job.Holder.Heed()
 	var bad []badLine
 	done, written, told := 0, 0, time.Now()
-	err = stream(t.out, func(encode func(any) error) error {
+	err := stream(t.out, func(encode func(any) error) error {
 		flush := func(requests []request) error {
 			if len(requests) == 0 {
 				return nil
@@ -113,7 +115,7 @@ func (t *textTask) lines(ctx context.Context) error {
 			return nil
 		}
 		var batch []request
-		err := eachLine(t.in, file, func(number int, text []byte, fault error) error {
+		err := eachLine(t.in, in, func(number int, text []byte, fault error) error {
 			req, err := t.request(number, text, fault)
 			if err != nil {
 				bad = append(bad, badLine{number, err})
@@ -149,31 +151,6 @@ func (t *textTask) report(bad []badLine, done, written int) error {
 		return fmt.Errorf("%s:%d: %w (%s; the %d good lines are in %s)", t.in, bad[0].number, bad[0].err, badLines(bad), done, t.out)
 	}
 	return nil
-}
-
-// linesOnly refuses a file whose objects stand in a JSON list: every line of it would be a bad one.
-func linesOnly(key, path string) error {
-	f, err := regular.Open(path)
-	if err != nil {
-		return usage.Errorf("%s=%s: %v%s", key, path, usage.Reason(err), nearpath.Hint(path))
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil // what reads it says so
-	}
-	r := bufio.NewReader(f)
-	for {
-		c, err := r.ReadByte()
-		switch {
-		case err != nil:
-			return nil
-		case c == '[':
-			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: `jq -c '.[]' %s > FILE.jsonl`", key,
-				path, program.Quoted(path))
-		case c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0xef && c != 0xbb && c != 0xbf:
-			return nil
-		}
-	}
 }
 
 // badLines names the lines that were left out.

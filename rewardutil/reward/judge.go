@@ -247,8 +247,7 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 			} `json:"usage"`
 		}
 		if err := jsonwords.Unmarshal(reply, &r); err != nil || len(r.Choices) == 0 {
-			return nil, fmt.Errorf("the answer is not a chat completion (%w): %s", cmp.Or(err, errors.New("no choices")),
-				j.client.Quote(reply))
+			return nil, fmt.Errorf("the answer is not a chat completion (%w): %s", cmp.Or(err, errors.New("no choices")), j.client.Quote(reply))
 		}
 		j.used.Add(r.Usage.In + r.Usage.Out)
 		said[i] = r.Choices[0].Message.Content

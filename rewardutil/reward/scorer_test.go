@@ -295,7 +295,7 @@ func TestCommandThatGoesOn(t *testing.T) {
 		o := scorer.DefaultOptions()
 		o.Command, o.Retries = []string{"sh", "-c", script}, 0
 		var err error
-		for o.Timeout = 0.3; o.Timeout < 60 && (err == nil || strings.Contains(err.Error(), "of 4 scores")); o.Timeout *= 8 { // until all came in time
+		for o.Timeout = 0.3; o.Timeout < 60 && (err == nil || strings.Contains(err.Error(), "of 4 scores")); o.Timeout *= 8 {
 			if _, err = build(t, o).Score(t.Context(), words5()); err == nil {
 				t.Fatalf("%s: it was waited for, and no error", script)
 			}

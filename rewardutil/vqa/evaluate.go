@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stat"
 )
 
@@ -32,20 +31,6 @@ type Annotation struct {
 type Result struct {
 	QuestionID int64  `json:"question_id"`
 	Answer     string `json:"answer"`
-}
-
-// ReadVQAAnnotations reads the annotations of an official annotation file.
-func ReadAnnotations(text []byte) ([]Annotation, error) {
-	var file struct {
-		Annotations []Annotation `json:"annotations"`
-	}
-	if err := jsonwords.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("read VQA annotations: %w", err)
-	}
-	if len(file.Annotations) == 0 {
-		return nil, fmt.Errorf("read VQA annotations: no annotations: want an object with a list annotations")
-	}
-	return file.Annotations, nil
 }
 
 // VQAReport holds accuracies in percent, rounded to 2 decimals as the official evaluation rounds.

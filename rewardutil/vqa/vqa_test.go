@@ -2,7 +2,6 @@ package vqa
 
 import (
 	"encoding/json"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -48,17 +47,11 @@ func TestNormalizeAnswerEqualsTheReference(t *testing.T) {
 
 func readVQA(t *testing.T) ([]Annotation, []Result) {
 	t.Helper()
-	data, err := os.ReadFile("../testdata/vqa_annotations.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	annotations, err := ReadAnnotations(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var file struct{ Annotations []Annotation }
+	golden.JSON(t, "../testdata/vqa_annotations.json", &file)
 	var results []Result
 	golden.JSON(t, "../testdata/vqa_results.json", &results)
-	return annotations, results
+	return file.Annotations, results
 }
 
 // The whole evaluation of 36 questions, some with ground truths that lack an id, to the last digit.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -13,26 +12,8 @@ import (
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/results"
-	"fulcrum/reports/runreport"
-	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
-
-// recorded is a job's summary.json without its evaluations, which would fill the memory: of them the gain alone is kept.
-type recorded struct {
-	*record.Summary
-	gain *seedGain // by the planned comparison; nil: none
-}
-
-// seedGain is what a job's summary.json says of its best policy against a baseline.
-type seedGain struct {
-	over    string // as the column of results.Yardstick
-	split   string // where it was measured
-	mean    float64
-	text    string // mean with the decimals of its interval
-	verdict stats.Verdict
-}
 
 // comparedMethods is what the jobs of a setting compared with task=icl, each with a seed of its own.
 type comparedMethods struct {
@@ -58,82 +39,45 @@ func (v *View) read() {
 		v.answer()
 		return
 	}
-	for _, j := range v.Jobs {
-		if r := v.summaries[j.Number]; j.State == record.StateDone && r.gain != nil && !v.comparesMethods(j) {
-			v.gains[j.Number] = *r.gain
-		}
-	}
-	v.oneSplit()
 	if v.readMethods(); len(v.methods) == 0 {
 		v.compareBest()
 	}
 }
 
 // readSummaries reads the summaries of jobs by their number, several at once. A job that has none yet is left out.
-func readSummaries(jobs []sweeps.Job) (map[int]recorded, []error) {
-	reads, errs := make([]recorded, len(jobs)), make([]error, len(jobs))
+func readSummaries(jobs []sweeps.Job) (map[int]*record.Summary, []error) {
+	reads, errs := make([]*record.Summary, len(jobs)), make([]error, len(jobs))
 	parallel.Each(context.Background(), len(jobs), 4, func(i int) error {
 		if jobs[i].Dir != "" {
 			reads[i], errs[i] = readSummary(jobs[i])
 		}
 		return nil
 	})
-	out := map[int]recorded{}
+	out := map[int]*record.Summary{}
 	for i, j := range jobs {
-		if reads[i].Summary != nil {
+		if reads[i] != nil {
 			out[j.Number] = reads[i]
 		}
 	}
 	return out, slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-func readSummary(j sweeps.Job) (recorded, error) {
+// readSummary reads a job's summary.json without its evaluations, which would fill the memory; nil where there is none.
+func readSummary(j sweeps.Job) (*record.Summary, error) {
 	s, err := record.ReadSummary(j.Dir)
 	if err != nil {
-		return recorded{}, fmt.Errorf("job %d: %w", j.Number, err)
+		return nil, fmt.Errorf("job %d: %w", j.Number, err)
 	}
-	if s == nil {
-		return recorded{}, nil
+	if s != nil {
+		s.Evaluations, s.Evaluation = nil, nil
 	}
-	r := recorded{s, gainOf(s)}
-	s.Evaluations, s.Evaluation = nil, nil
-	return r, nil
-}
-
-// gainOf is the planned comparison with similarity or, where that is worse, with random, of a pretrained policy with its
-// start; nil for none.
-func gainOf(s *record.Summary) *seedGain {
-	if r := runreport.PlannedResult(s.Evaluations); r != nil {
-		for i, y := range results.YardsticksOf(results.TableOf(s.Evaluations, *r), s.Evaluations) {
-			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && (y.Policy != record.PolicyInit || i == 0) {
-				mean, _, _ := p.Texts()
-				return &seedGain{y.Short, r.Split, p.Mean, mean, p.Verdict}
-			}
-		}
-	}
-	return nil
+	return s, nil
 }
 
 // comparesMethods says whether a job compared methods instead of training a policy.
 func (v *View) comparesMethods(j sweeps.Job) bool {
-	r := v.summaries[j.Number]
-	return r.Summary != nil && r.Task == "icl"
-}
-
-// oneSplit keeps the gains on the split by which most jobs are judged, the held-out one where there are as many: a column
-// holds numbers of one set of questions.
-func (v *View) oneSplit() {
-	count := map[string]int{}
-	for _, g := range v.gains {
-		count[g.split]++
-	}
-	for _, split := range slices.Sorted(maps.Keys(count)) {
-		most := count[v.gainSplit]
-		if n := count[split]; n > most || n == most && record.HeldOut(split) && !record.HeldOut(v.gainSplit) {
-			v.gainSplit = split
-		}
-	}
-	maps.DeleteFunc(v.gains, func(_ int, g seedGain) bool { return g.split != v.gainSplit })
+	s := v.summaries[j.Number]
+	return s != nil && s.Task == "icl"
 }
 
 // readRuns reads the runs of a setting's jobs that count, one for each seed, by seed. A job that cannot be read whole is no run of it.
@@ -158,7 +102,7 @@ func (v *View) readRuns(s *setting, counts func(sweeps.Job) bool) {
 
 // readRun reads a job's scores, epochs and configuration; its steps, which are nearly all that it left, stay unread.
 func (v *View) readRun(j sweeps.Job) (*record.Run, error) {
-	run := &record.Run{Dir: j.Dir, Summary: v.summaries[j.Number].Summary}
+	run := &record.Run{Dir: j.Dir, Summary: v.summaries[j.Number]}
 	var err error
 	run.Evaluations, err = record.ReadEvals(j.Dir)
 	return run, cmp.Or(err, run.ReadConfig(), run.ReadEpochs())
@@ -203,7 +147,7 @@ func (v *View) writeWarnings(d *page.Document) {
 	var all []record.Finding // the first of each name
 	of := map[string][]sweeps.Job{}
 	for _, j := range v.ByNumber {
-		if s := v.summaries[j.Number].Summary; s != nil {
+		if s := v.summaries[j.Number]; s != nil {
 			for _, f := range record.Warnings(s.Warnings, s.Findings) {
 				if of[f.Check] == nil {
 					all = append(all, f)

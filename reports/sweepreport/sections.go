@@ -8,11 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
 
@@ -31,8 +29,7 @@ func shownRows(n int) int {
 }
 
 // writeSettings shows the settings with their standard deviation over seeds, and what the arms are. Where every setting is one job, the
-// table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
-// own.
+// table of jobs says the same.
 func (v *View) writeSettings(d *page.Document) {
 	if v.Opt.Study == nil && (!v.HasSeeds() || v.Unranked) {
 		return
@@ -86,11 +83,6 @@ func (v *View) writeSettings(d *page.Document) {
 			"that checkpoint: the reference of its KL and the old policy of its ratios begin there, as in the second phase of one run with " +
 			"both.")
 	}
-	if len(v.gains) > 0 {
-		d.Paragraph("What the jobs of each setting gained, on the questions of %s:", page.Plain(v.gainSplit))
-		rows := list.Map(shown, func(s *setting) []string { return append([]string{page.TableCode(s.Overrides)}, v.gainCells(s)...) })
-		d.Table([]string{"setting", ">" + v.gainHead() + " (mean ± sd)", "per-seed verdict"}, rows)
-	}
 }
 
 // givenStart is the checkpoint that a setting's runs were configured to start from, whatever file or override said so, or fresh.
@@ -135,38 +127,12 @@ func (v *View) meanTime(s *setting, of func(sweeps.Job) float64) string {
 // trainingSeconds are those of a job's steps. The others are loading, validation, baselines and its own report.
 func (v *View) trainingSeconds(j sweeps.Job) float64 {
 	sum := 0.0
-	if s := v.summaries[j.Number].Summary; s != nil {
+	if s := v.summaries[j.Number]; s != nil {
 		for _, p := range s.Phases {
 			sum += p.Seconds
 		}
 	}
 	return sum
-}
-
-// gainCells are the mean gains over a baseline of a setting's jobs, and in how many it is better, or worse.
-func (v *View) gainCells(s *setting) []string {
-	var gains []float64
-	var text string
-	counts := map[stats.Verdict]int{}
-	for _, j := range s.Jobs {
-		if g, ok := v.gains[j.Number]; ok && j.State == record.StateDone {
-			gains, text = append(gains, g.mean), g.text
-			counts[g.verdict]++
-		}
-	}
-	if len(gains) == 0 {
-		return []string{"–", "–"}
-	}
-	verdict := fmt.Sprintf("better in %d of %d", counts[stats.Better], len(gains))
-	if n := counts[stats.Worse]; n > 0 {
-		verdict += fmt.Sprintf(", worse in %d", n)
-	}
-	if mean := meanSD(gains); strings.Contains(mean, "±") {
-		text = strings.Replace("+"+mean, "+−", "−", 1)
-	} else if len(gains) > 1 {
-		text += " each"
-	}
-	return []string{text, verdict}
 }
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.
@@ -188,14 +154,6 @@ func (v *View) writeJobs(d *page.Document) {
 	v.ObjectiveColumns(table)
 	if len(v.Opt.Constraints) > 0 || slices.ContainsFunc(v.Jobs, sweeps.Violates) {
 		table.Column(">violation", v.ViolationCell)
-	}
-	if len(v.gains) > 0 && !v.HasSeeds() {
-		table.Column(">"+v.gainHead(), func(j sweeps.Job) string {
-			if g, ok := v.gains[j.Number]; ok {
-				return g.text
-			}
-			return "–"
-		})
 	}
 	if len(v.runs()) > 0 && v.Opt.Study != nil {
 		split := v.split()

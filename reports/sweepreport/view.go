@@ -50,15 +50,13 @@ func WriteReport(dir string, jobs []sweeps.Job, opt sweeps.Options) error {
 type View struct {
 	*sweeps.Model
 	dir       string
-	settings  []*setting        // as Model.Settings
-	summaries map[int]recorded  // by job
-	gains     map[int]seedGain  // over a baseline on gainSplit, by job
-	gainSplit string            // the held-out split, or val
-	verdicts  *arms.ArmTable    // of a sweep that asks nothing; nil: no two jobs left scores to compare
-	accuracy  []arms.ArmTable   // of the same settings, by accuracy
-	methods   []comparedMethods // of each setting
-	notes     []string          // what went wrong with the report itself
-	wide      vg.Length         // of figures for a paper; 0: the report's
+	settings  []*setting              // as Model.Settings
+	summaries map[int]*record.Summary // by job
+	verdicts  *arms.ArmTable          // of a sweep that asks nothing; nil: no two jobs left scores to compare
+	accuracy  []arms.ArmTable         // of the same settings, by accuracy
+	methods   []comparedMethods       // of each setting
+	notes     []string                // what went wrong with the report itself
+	wide      vg.Length               // of figures for a paper; 0: the report's
 
 	conditions []*condition // of a sweep of arms: one, unless more than arms and seeds was swept
 	answers    []*answer    // of all conditions, in the order of the questions
@@ -73,7 +71,7 @@ func PageOf(dir string, jobs []sweeps.Job, opt sweeps.Options) *View {
 
 // newView is PageOf without what the jobs left in their folders.
 func newView(dir string, jobs []sweeps.Job, opt sweeps.Options) *View {
-	v := &View{Model: sweeps.ModelOf(jobs, opt), dir: dir, gains: map[int]seedGain{}}
+	v := &View{Model: sweeps.ModelOf(jobs, opt), dir: dir}
 	for _, s := range v.Settings {
 		v.settings = append(v.settings, &setting{Setting: s})
 		if v.Opt.Study != nil {
@@ -89,18 +87,6 @@ func (v *View) one() string {
 		return "setting"
 	}
 	return "job"
-}
-
-// gainHead is the header of gains: over what the jobs were compared with.
-func (v *View) gainHead() string {
-	over := ""
-	for _, g := range v.gains {
-		if over = cmp.Or(over, g.over); over != g.over {
-			over = "the baseline"
-			break
-		}
-	}
-	return "gain over " + over + " on " + page.Plain(v.gainSplit)
 }
 
 // Report returns report.md with the plots that could be drawn: the answers to what was asked, if anything was, then the rest.
@@ -136,7 +122,7 @@ func (v *View) writeSummary(d *page.Document) {
 	}
 	d.Paragraph("%s", v.CountLine(page.Plain, v.elapsed()))
 	d.Paragraph("%s", v.dataSentence())
-	if warned := sweeps.Warned(v.ByNumber, func(j sweeps.Job) *record.Summary { return v.summaries[j.Number].Summary }); warned != "" {
+	if warned := sweeps.Warned(v.ByNumber, func(j sweeps.Job) *record.Summary { return v.summaries[j.Number] }); warned != "" {
 		d.Paragraph("**%s.** Read their reports before any number here.", warned)
 	}
 	var parts []string
@@ -256,7 +242,7 @@ func writeFigures(d *page.Document, figures []sweepFigure) {
 func (v *View) writeRepeat(d *page.Document) {
 	var all []*record.Summary
 	for _, j := range v.ByNumber {
-		if s := v.summaries[j.Number].Summary; s != nil && s.Versions != nil {
+		if s := v.summaries[j.Number]; s != nil && s.Versions != nil {
 			all = append(all, s)
 		}
 	}

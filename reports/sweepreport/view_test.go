@@ -18,7 +18,7 @@ import (
 	"fulcrum/reports/sweeps"
 )
 
-// A sweep whose jobs left run folders: gains over similarity come from their summaries.
+// A sweep whose jobs left run folders: its verdicts come from their evaluations.
 func TestSweepReport(t *testing.T) {
 	dir := t.TempDir()
 	var jobs []sweeps.Job
@@ -151,35 +151,6 @@ func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
 	}
 }
 
-// A column of a sweep's tables holds numbers of one set of questions, and its head names it.
-func TestSweepDoesNotMixSplits(t *testing.T) {
-	dir := t.TempDir()
-	var jobs []sweeps.Job
-	for i := range 4 {
-		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
-			Overrides:  []string{"grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))},
-			Objectives: []float64{0.1 * float64(i)}}
-		reportstest.SweepRun(t, job.Dir, uint64(i), 0.05, fmt.Sprintf("seed: %d\n", i%2))
-		jobs = append(jobs, job)
-	}
-	evals, err := record.ReadEvals(jobs[3].Dir) // this job has no held-out questions
-	reportstest.Must(t, err)
-	reportstest.Must(t, os.Remove(filepath.Join(jobs[3].Dir, record.EvalsFile)))
-	for i := range evals {
-		evals[i].Split = "val"
-	}
-	reportstest.Must(t, record.AppendEvals(jobs[3].Dir, evals...))
-	reportstest.Must(t, results.WriteSummary(jobs[3].Dir, record.Summary{State: record.StateDone}))
-	reportstest.Must(t, WriteReport(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}}))
-	report := reportstest.ReadReport(t, dir)
-	settings := report[strings.Index(report, "## Settings"):]
-	first, second, _ := strings.Cut(settings, "on the questions of dev:")
-	if strings.Contains(first, "gain over") || !strings.Contains(second, "gain over similarity on dev") ||
-		!strings.Contains(second, "better in 1 of 1 |") || !strings.Contains(second, "better in 2 of 2 |") {
-		t.Errorf("the objective on val and gains on dev, of 2 and 1 jobs, in two tables:\n%s", settings)
-	}
-}
-
 // A job that repeats another is no further seed.
 func TestRepeatedJobsCountOnce(t *testing.T) {
 	var jobs []sweeps.Job
@@ -210,32 +181,8 @@ func TestMeansOfSettingsAreOfFeasibleJobs(t *testing.T) {
 	}
 }
 
-// A setting that loses is said to lose.
-func TestGainCellsCountBothVerdicts(t *testing.T) {
-	v := &View{gains: map[int]seedGain{0: {mean: -0.1, verdict: stats.Worse}, 1: {mean: 0.3, verdict: stats.Better},
-		2: {mean: 0.1, verdict: stats.NotSeparable}}}
-	s := setting{Setting: &sweeps.Setting{}}
-	for number := range 3 {
-		s.Jobs = append(s.Jobs, sweeps.Job{Number: number, State: record.StateDone})
-	}
-	if cells := v.gainCells(&s); cells[1] != "better in 1 of 3, worse in 1" {
-		t.Errorf("got %q", cells)
-	}
-	for _, tc := range []struct {
-		gains []float64
-		want  string
-	}{
-		{[]float64{0.0008085}, "+0.001"}, {[]float64{0.0008085, 0.0008085}, "+0.001 each"}, {[]float64{0.0008085, 0.00080851}, "+0.001 each"},
-		{[]float64{0.0008085, 0.0108}, "+0.0058 ± 0.0071"}, {[]float64{-0.0008, -0.0108}, "−0.0058 ± 0.0071"},
-	} {
-		v.gains = map[int]seedGain{}
-		for number, gain := range tc.gains {
-			v.gains[number] = seedGain{mean: gain, text: "+0.001"} // by an interval of its questions
-		}
-		if got := v.gainCells(&s)[0]; got != tc.want {
-			t.Errorf("gains %v are %q, want %q", tc.gains, got, tc.want)
-		}
-	}
+// Seeds that differ by no digit that is shown have no deviation.
+func TestMeanOverSeeds(t *testing.T) {
 	for want, values := range map[string][]float64{"–": nil, "0.2660": {0.266}, "0.2660 each": {0.266, 0.26600001},
 		"0.27 ± 0.12": {0.35, 0.18}} {
 		if got := meanSD(values); got != want {

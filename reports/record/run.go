@@ -45,19 +45,6 @@ func (r *Run) Seed() int64 {
 	return int64(seed)
 }
 
-// ScoreBefore is the validation score of what a phase was given: the evaluation at the end of the phase before, or
-// of the initial policy.
-func (r *Run) ScoreBefore(phase, metric string) (float64, bool) {
-	before := PolicyInit
-	for _, name := range r.Phases() {
-		if name == phase {
-			break
-		}
-		before = name
-	}
-	return r.Score("val", before, metric)
-}
-
 // otherBest says which epoch is ahead by another measure on the validation queries: the reward, or the loss where the reward
 // decided. "" where it is the same one, or where nothing else was measured.
 func (r *Run) otherBest(b *BestSummary) string {

@@ -50,7 +50,7 @@ func TestReportOfTexts(t *testing.T) {
 		regexp.MustCompile(`[^.]*Synthetic data.[^\n]*|Answers: [^\n]*`).ReplaceAllString(report, ""), -1); m != nil {
 		t.Errorf("of texts:\n%s", strings.Join(m, "\n"))
 	}
-	for _, want := range []string{"On the held-out texts (dev)", "a policy that writes outputs", "| text | target |"} {
+	for _, want := range []string{"On the held-out texts (dev)", "outputs of up to 16 tokens", "| text | target |"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("no %q in\n%s", want, report)
 		}

@@ -41,7 +41,7 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 	add(page.Plain(rewardLine(run, stage)))
 	add(otherMeasures(stage, stages))
 	measures := len(below)
-	answer, entries, _ := verdictOf(run, s, stages)
+	answer, entries := verdictOf(run, s, stages)
 	if better := results.BetterThanInit(stages); better != "" {
 		answer += " But " + better + "."
 	}

@@ -48,7 +48,7 @@ func TestHardlyMoved(t *testing.T) {
 	}
 }
 
-// Findings with one value to type are one, with what the others saw and what became of it; and a verdict with warnings sends nobody for
+// Findings with one value to type are one, with what the others saw; and a verdict with warnings sends nobody for
 // more questions.
 func TestFindingsOfOneCause(t *testing.T) {
 	found := []record.Finding{
@@ -64,21 +64,24 @@ func TestFindingsOfOneCause(t *testing.T) {
 	if len(causes) != 4 || causes[0].text() != "12 % were cut: far away. Of the same cause: 99 % lie outside (epoch 2)" {
 		t.Fatalf("%+v", causes)
 	}
-	run := &record.Run{Epochs: []record.Row{{Phase: "grpo", Epoch: 1, Fields: map[string]any{"clamp_fraction": 0.12}},
-		{Phase: "grpo", Epoch: 4, Fields: map[string]any{"clamp_fraction": 0.754, "clip_fraction": 0.99}}}}
-	if got := causes[0].atEnd(run); got != ". In the phase's last epoch: 75.4% of the log-ratios cut and 99.0% of the ratios outside the "+
-		"clip range" {
-		t.Error(got)
-	}
 	open := &stats.Paired{N: 100, Mean: -0.04, Interval: stats.Interval{Low: -0.1, High: 0.02}, PHolm: 0.2, Changed: 90, Questions: 320,
 		Verdict: stats.NotSeparable, Level: 0.95}
 	stages := []record.StageResult{{Split: "te", Metric: "reward", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: open}}
 	for _, s := range []*record.Summary{{}, {Findings: found}} {
-		_, entries, _ := verdictOf(&record.Run{}, s, stages)
+		_, entries := verdictOf(&record.Run{}, s, stages)
 		all := strings.Join(entries, "\n")
 		warned := s.Findings != nil
 		if strings.Contains(all, "to settle") == warned || strings.Contains(entries[0], "try `grpo.lr=1e-4`") != warned {
 			t.Errorf("warned %v:\n%s", warned, all)
 		}
+	}
+}
+
+// A report says which policy the KL of a phase is measured against.
+func TestReportNamesTheReferenceOfKL(t *testing.T) {
+	run := &record.Run{Dir: t.TempDir(), Epochs: []record.Row{{Phase: "grpo", Epoch: 1, Fields: map[string]any{"kl": 0.1, "kl_reference": "init"}}}}
+	text, err := ReportOf(run)
+	if err != nil || !strings.Contains(text, "Its KL is that to the initial policy, in nats per sequence.") {
+		t.Errorf("%v in\n%s", err, text)
 	}
 }

@@ -66,8 +66,7 @@ func ReportOf(run *record.Run) (string, error) {
 		title += " (data=" + s.Data.Name + ")"
 	}
 	d.Heading(1, "%s", page.Plain(title))
-	head, behind := headlines(run, s, stages)
-	for _, line := range head {
+	for _, line := range headlines(run, s, stages) {
 		d.Paragraph("%s", line)
 	}
 	figures := drawnFigures(run.Dir, Figures())
@@ -81,7 +80,7 @@ func ReportOf(run *record.Run) (string, error) {
 	reportExamples(&d, run)
 	reportNext(&d, run, s, stages)
 	d.Fold()
-	if len(behind) > 0 {
+	if behind := behindVerdict(run, s, stages); len(behind) > 0 {
 		d.Heading(2, "Behind the verdict")
 		d.List(behind...)
 	}
@@ -103,8 +102,8 @@ func ReportOf(run *record.Run) (string, error) {
 	return d.Text(), nil
 }
 
-// headlines are the first paragraphs: how it ended, and what it came to. behind are the entries behind the verdict.
-func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) (out, behind []string) {
+// headlines are the first paragraphs: how it ended, and what it came to.
+func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) (out []string) {
 	switch s.State {
 	case record.StateDone:
 	case "":
@@ -126,7 +125,7 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		out = append(out, line)
 	}
-	answer, entries, behind := verdictOf(run, s, stages)
+	answer, entries := verdictOf(run, s, stages)
 	if answer != "" {
 		out = append(out, "**Verdict.** "+answer)
 		if len(entries) > 0 {
@@ -145,7 +144,7 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		out = append(out, page.Capital(strings.TrimSuffix(notice, "."))+".")
 	}
-	return out, behind
+	return out
 }
 
 func reportSetup(d *page.Document, run *record.Run, s *record.Summary) {
@@ -348,9 +347,6 @@ func reportLimits(d *page.Document, run *record.Run, s *record.Summary, stages [
 	}
 	if slices.ContainsFunc(stages, func(r record.StageResult) bool { return r.Policy == record.PolicyOracle }) {
 		items = append(items, "The oracle looks at the rewards. No policy can reach it from embeddings alone.")
-	}
-	if slices.ContainsFunc(stages, func(r record.StageResult) bool { return r.Policy == record.PolicyReference && r.Metric == "reward" }) {
-		items = append(items, "The reference is what the reward gives for the targets themselves: what perfect imitation would score.")
 	}
 	if len(stages) > 0 {
 		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs "+

@@ -26,7 +26,7 @@ func reportFindings(d *page.Document, run *record.Run, s *record.Summary) {
 	table := page.LinesOf(causesOf(sorted))
 	table.Column("severity", func(c cause) string { return page.Plain(c.Severity) })
 	table.Column("where", func(c cause) string { return c.Where() })
-	table.Column("finding", func(c cause) string { return page.Plain(run.InItsWords(c.text()) + c.atEnd(run)) })
+	table.Column("finding", func(c cause) string { return page.Plain(run.InItsWords(c.text())) })
 	if slices.ContainsFunc(sorted, func(f record.Finding) bool { return f.Key != "" }) {
 		table.Column("key to change", func(c cause) string {
 			if c.Key == "" {
@@ -68,35 +68,6 @@ func (c cause) text() string {
 		what, _, _ := strings.Cut(f.Message, ": ")
 		return what + " (epoch " + fmt.Sprint(f.Epoch) + ")"
 	}), "; ")
-}
-
-// atEnd is what became of the numbers of a cause by its phase's last epoch: a finding has those of its first sighting.
-func (c cause) atEnd(run *record.Run) string {
-	var last record.Row
-	for _, e := range run.Epochs {
-		if e.Phase == c.Phase {
-			last = e
-		}
-	}
-	var now []string
-	for _, f := range append([]record.Finding{c.Finding}, c.also...) {
-		for _, m := range []struct {
-			check, metric, format string
-			write                 func(float64) string
-		}{
-			{"ratio_clamped", "clamp_fraction", "%s of the log-ratios cut", page.Percent},
-			{"ratio_clipped", "clip_fraction", "%s of the ratios outside the clip range", page.Percent},
-			{"kl_above_band", "kl", "a KL of %s nats", nats3}, {"entropy_collapse", "entropy", "an entropy of %s nats", nats3},
-		} {
-			if x, ok := last.Number(m.metric); ok && m.check == f.Check && last.Epoch > f.Epoch {
-				now = append(now, fmt.Sprintf(m.format, m.write(x)))
-			}
-		}
-	}
-	if len(now) == 0 {
-		return ""
-	}
-	return ". In the phase's last epoch: " + page.Joined(now)
 }
 
 func gravestFirst(findings []record.Finding) []record.Finding {

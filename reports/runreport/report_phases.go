@@ -7,15 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	"fulcrum/internal/list"
-	"fulcrum/internal/stat"
-	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/results"
 )
 
-// reportPhases tells what happened in each phase: a few sentences and a table of its epochs.
+// reportPhases tells what happened in each phase: what it cost, and a table of its epochs.
 func reportPhases(d *page.Document, run *record.Run, s *record.Summary) {
 	phases := run.Phases()
 	if len(phases) == 0 {
@@ -24,7 +20,20 @@ func reportPhases(d *page.Document, run *record.Run, s *record.Summary) {
 	d.Heading(2, "What happened")
 	for _, phase := range phases {
 		d.Heading(3, "%s", page.Plain(phase))
-		d.Paragraph("%s", phaseStory(run, s, phase))
+		for _, p := range s.Phases {
+			if p.Name == phase {
+				d.Paragraph("%s", phaseStory(p))
+			}
+		}
+		to := ""
+		for _, e := range run.Epochs {
+			if e.Phase == phase {
+				to = record.KLTo(e)
+			}
+		}
+		if to != "" {
+			d.Paragraph("Its KL is that%s, in nats per sequence.", to)
+		}
 		if table, of := epochTable(run, phase); len(table.Rows) > 0 {
 			d.Table(table.Header, table.Rows)
 			if n := len(table.Rows); n < of {
@@ -32,169 +41,20 @@ func reportPhases(d *page.Document, run *record.Run, s *record.Summary) {
 					"[%s](%s), and `run export RUN_FOLDER --what metrics` writes them as a table.", n, of, record.MetricsFile, record.MetricsFile)
 			}
 		}
-		for _, e := range run.Events {
-			if e.Phase == phase && e.Text("severity") == "warning" {
-				d.Paragraph("Warning in epoch %d: %s", e.Epoch, page.Plain(e.Text("message")))
-			}
-		}
 	}
 }
 
-// phaseStory says how long a phase was, what signal it had and where its KL lay.
-func phaseStory(run *record.Run, s *record.Summary, phase string) string {
-	var out []string
-	for _, p := range s.Phases {
-		if p.Name == phase {
-			calls := ""
-			if p.Calls > 0 {
-				calls = page.Plural(p.Calls, "reader call") + ", "
-			}
-			out = append(out, fmt.Sprintf("%s, %s, %s%s.", page.Plural(p.Epochs, "epoch"), page.Plural(p.Steps, "optimizer step"), calls,
-				page.Duration(p.Seconds)))
-			if p.Stopped != "" {
-				out = append(out, "Stopped early: "+page.Plain(p.Stopped)+".")
-			}
-		}
+// phaseStory says how long a phase was, what it cost and why it ended early.
+func phaseStory(p record.PhaseSummary) string {
+	parts := []string{page.Plural(p.Epochs, "epoch"), page.Plural(p.Steps, "optimizer step")}
+	if p.Calls > 0 {
+		parts = append(parts, page.Plural(p.Calls, "reader call"))
 	}
-	out = append(out, scoreStory(run, phase)...)
-	steps := run.StepsOf(phase)
-	if steps == nil {
-		return strings.Join(out, " ")
+	text := strings.Join(append(parts, page.Duration(p.Seconds)), ", ") + "."
+	if p.Stopped != "" {
+		text += " Stopped early: " + page.Plain(p.Stopped) + "."
 	}
-	out = append(out, curriculumStory(run, phase)...)
-	if share, ok := columnMean(steps, "signal_share"); ok {
-		text := fmt.Sprintf("%s of its groups had a learning signal", page.Percent(share))
-		if top, ok := columnMean(steps, "signal_share_top_k"); ok && page.Percent(top) != page.Percent(share) {
-			text += fmt.Sprintf(", %s after the curriculum", page.Percent(top))
-		}
-		out = append(out, text+".")
-	}
-	if ess, ok := columnMean(steps, "effective_sample_size"); ok {
-		out = append(out, fmt.Sprintf("The weights of a %s spread over %s %s on average (effective sample size).",
-			run.Wording("query", "question"), page.Sig(ess, 3), run.Wording("candidates", "completions")))
-	}
-	out = append(out, completionStory(run, phase)...)
-	out = append(out, klStory(run, phase, steps)...)
-	if clip, ok := columnMean(steps, "clip_fraction"); ok {
-		out = append(out, fmt.Sprintf("%s of the ratios lay outside the clip range.", page.Percent(clip)))
-	}
-	return strings.Join(out, " ")
-}
-
-// scoreStory says what a phase did to the validation score, from what it was given, and to its losses.
-func scoreStory(run *record.Run, phase string) []string {
-	var out []string
-	for _, metric := range []string{"reward", "accuracy", "recorded_reward"} {
-		before, ok := run.ScoreBefore(phase, metric)
-		_, y := run.EpochSeries(phase, "val_"+metric)
-		if !ok || len(y) == 0 || metric == "accuracy" && len(out) > 0 {
-			continue
-		}
-		text := fmt.Sprintf("The mean validation %s went from %s to %s", results.MetricName(metric), sig4(before), sig4(y[len(y)-1]))
-		if best := slices.Max(y); len(y) > 1 && best > y[len(y)-1] && best > before {
-			at := slices.IndexFunc(run.Epochs, func(e record.Row) bool {
-				x, ok := e.Number("val_" + metric)
-				return ok && x == best && e.Phase == phase
-			})
-			text += fmt.Sprintf(", with its highest value, %s, after epoch %d", sig4(best), run.Epochs[at].Epoch)
-		}
-		out = append(out, text+".")
-	}
-	_, loss := run.EpochSeries(phase, "loss")
-	_, val := run.EpochSeries(phase, "val_loss")
-	if len(loss) > 1 {
-		text := fmt.Sprintf("The training loss %s", wentFrom(loss, sig4))
-		if len(val) > 1 {
-			text += fmt.Sprintf(", the validation loss %s", wentFrom(val, sig4))
-		}
-		out = append(out, text+".")
-	}
-	return out
-}
-
-// curriculumStory says which of its groups' candidates a phase has learned from.
-func curriculumStory(run *record.Run, phase string) []string {
-	early, ok := run.SettingNumber(phase, "curriculum", "early_epochs")
-	top, okTop := run.SettingNumber(phase, "curriculum", "early_top_k")
-	if !ok || !okTop || early < 1 || top < 1 {
-		return nil
-	}
-	late := "all of them"
-	if k, ok := run.SettingNumber(phase, "curriculum", "late_top_k"); ok {
-		late = fmt.Sprintf("the best %g", k)
-	}
-	epochs := "its first epoch"
-	if early > 1 {
-		epochs = fmt.Sprintf("its first %g epochs", early)
-	}
-	return []string{fmt.Sprintf("By its curriculum it learned in %s from the best %g %s of each group, then from %s.", epochs, top,
-		run.Wording("candidates", "completions"), late)}
-}
-
-func klStory(run *record.Run, phase string, steps *record.Steps) []string {
-	_, kl := run.EpochSeries(phase, "kl")
-	to := ""
-	for _, e := range run.Epochs {
-		if e.Phase == phase {
-			to = record.KLTo(e)
-		}
-	}
-	if len(kl) == 0 {
-		if _, val := run.EpochSeries(phase, "val_kl"); len(val) > 0 && to != "" {
-			return []string{"Validation KL" + to + " " + wentFrom(val, nats3) + " nats per sequence."}
-		}
-		return nil
-	}
-	text := "KL" + to + " per epoch " + wentFrom(kl, nats3) + " nats per sequence"
-	if _, token := run.EpochSeries(phase, "kl_per_token"); len(token) > 0 {
-		text += " (" + strings.TrimPrefix(strings.TrimPrefix(wentFrom(token, nats3), "went from "), "was ") + " per token)"
-	}
-	out := []string{text + "."}
-	low, okLow := run.SettingNumber(phase, "kl", "target_min")
-	high, okHigh := run.SettingNumber(phase, "kl", "target_max")
-	if okLow && okHigh && run.Setting(phase, "kl", "controller") != "fixed" {
-		inside := list.Count(kl, func(x float64) bool { return x >= low && x <= high })
-		out = append(out, fmt.Sprintf("It lay within its band %.4g to %.4g in %d of %s.", low, high, inside, page.Plural(len(kl), "epoch")))
-	}
-	if _, beta := chart.FinitePoints(steps.Globals(), steps.Column("kl_beta")); len(beta) > 0 {
-		if first, last := beta[0], beta[len(beta)-1]; first == last {
-			out = append(out, fmt.Sprintf("β stayed at %s.", page.Sig(first, 3)))
-		} else {
-			out = append(out, fmt.Sprintf("β went from %s to %s.", page.Sig(first, 3), page.Sig(last, 3)))
-		}
-	}
-	return out
-}
-
-// completionStory says how the texts of a phase changed: their length and how many were cut.
-func completionStory(run *record.Run, phase string) []string {
-	_, length := run.EpochSeries(phase, "completion_length")
-	if len(length) == 0 {
-		return nil
-	}
-	if _, sampled := run.EpochSeries(phase, "reward_std"); len(sampled) == 0 {
-		return []string{fmt.Sprintf("Its targets have %s tokens on average.", sig3(length[len(length)-1]))}
-	}
-	out := "The mean length of completions " + wentFrom(length, sig3) + " tokens"
-	if _, cut := run.EpochSeries(phase, "truncated_share"); len(cut) > 0 {
-		out += ", the share cut at the limit " + wentFrom(cut, page.Percent)
-	}
-	return []string{out + "."}
-}
-
-// wentFrom says how an epoch metric moved: was 2.3, or went from 2.3 to 1.9.
-func wentFrom(y []float64, format func(float64) string) string {
-	first, last := format(y[0]), format(y[len(y)-1])
-	if len(y) == 1 || first == last {
-		return "was " + last
-	}
-	return "went from " + first + " to " + last
-}
-
-// columnMean is the mean over the steps that have a finite value.
-func columnMean(s *record.Steps, name string) (float64, bool) {
-	_, y := chart.FinitePoints(s.Globals(), s.Column(name))
-	return stat.Mean(y), len(y) > 0
+	return text
 }
 
 // epochRows is how many rows a table of epochs has, more or less, where there are more than twice as many.
@@ -236,7 +96,7 @@ func epochTable(run *record.Run, phase string) (*page.Lines[record.Row], int) {
 		format      func(float64) string
 	}
 	columns := []column{
-		{"loss", "loss", sig4}, {"val_loss", "val loss", sig4}, {"kl", "KL", nats3}, {"val_kl", "val KL", nats3}, {"kl_beta", "β", sig3},
+		{"loss", "loss", sig4}, {"val_loss", "val loss", sig4}, {"kl", "KL", nats3}, {"kl_per_token", "per token", nats3}, {"val_kl", "val KL", nats3}, {"kl_beta", "β", sig3},
 		{"mean_ratio", "ratio", sig4}, {"clip_fraction", "clipped", page.Percent}, {"temperature", "τ", sig3},
 		{"effective_sample_size", "sample size", sig3},
 		{"signal_share", "signal", page.Percent}, {"signal_share_top_k", "after top-k", page.Percent}, {"grad_norm", "grad norm", sig3},

@@ -124,7 +124,7 @@ func TestTheLastPhaseBehindTheBest(t *testing.T) {
 			eval("best", "rce", 1, 0.77)}}
 		stages, err := results.Stages(run.Evaluations, stats.DefaultOptions())
 		reportstest.Must(t, err)
-		answer, entries, _ := verdictOf(run, &record.Summary{}, stages)
+		answer, entries := verdictOf(run, &record.Summary{}, stages)
 		got := answer + strings.Join(entries, "\n")
 		if strings.Contains(got, "The policy after grpo (epoch 4) is worse than the best policy (rce epoch 1): −0.27") != tc.want ||
 			!strings.Contains(got, "after grpo (epoch 4) over the policy after rce (epoch 3): better, +") {
@@ -181,8 +181,7 @@ func TestReportHeadlines(t *testing.T) {
 			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.6, OverSimilarity: better, OverRandom: better}},
 			[]string{"On val the best policy (rce epoch 1) is better than drawing at random.\n- Over drawing at random: better, +0.020",
 				"the policy after grpo (epoch 3) over the policy after rce (epoch 2): the same score on every one of 100 questions",
-				"Similarity is worse than drawing at random here: 0.2970 against 0.4910. A gain over it says little.",
-				"random selections get 0.4900."}},
+				"Similarity is worse than drawing at random here: 0.2970 against 0.4910. A gain over it says little."}},
 		{"the best is untrained, and the table calls a phase better", &record.Summary{State: record.StateDone, Best: &record.BestSummary{
 			Metric: "val_loss", Phase: "init", Other: "with checkpoint.best.metric=val_recorded_reward it would be grpo epoch 3: 0.8 against 0.2"}},
 			[]record.StageResult{
@@ -205,8 +204,7 @@ func TestReportHeadlines(t *testing.T) {
 				"+0.0020", "\n- Over the majority answer, the initial policy: better, +0.020"}},
 		{"nothing to compare with", &record.Summary{State: record.StateDone},
 			[]record.StageResult{{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 1, Mean: 0.5}},
-			[]string{"On val there is no baseline to compare the policy after rce (epoch 1) with.\n- The mean reward of the policy after rce " +
-				"(epoch 1) is 0.5000."}},
+			[]string{"On val there is no baseline to compare the policy after rce (epoch 1) with."}},
 		{"verdicts that differ, and an order that is an oracle's", &record.Summary{State: record.StateDone, Best: &record.BestSummary{
 			Metric: "val_loss", Phase: "rce", Other: "with checkpoint.best.metric=val_recorded_reward it would be grpo epoch 2: 0.5 against 0.4"}},
 			[]record.StageResult{
@@ -216,8 +214,7 @@ func TestReportHeadlines(t *testing.T) {
 					OverRecorded: below, OverInit: unclear, OverRandom: better},
 				{Split: "val", Metric: "top1_accuracy", Policy: "recorded_order", Mean: 1}},
 			[]string{"is better than similarity and drawing at random; it is not separable from the initial policy.\n- Over similarity: ",
-				"Over the initial policy: not separable, +0.0020", "the recorded order, an oracle here because the file lists the best first, 0.7000.",
-				`The best checkpoint was chosen by val_loss (checkpoint.best.metric). With checkpoint.best.metric=val_recorded_reward it`}},
+				"Over the initial policy: not separable, +0.0020"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			run := &record.Run{Dir: "DIR", Summary: tc.summary}
@@ -225,8 +222,7 @@ func TestReportHeadlines(t *testing.T) {
 			if s == nil {
 				s = &record.Summary{}
 			}
-			head, behind := headlines(run, s, tc.stages)
-			got := strings.Join(head, "\n") + "\n- " + strings.Join(behind, "\n- ")
+			got := strings.Join(headlines(run, s, tc.stages), "\n")
 			if strings.Contains(got, "Over the recorded order") {
 				t.Errorf("an oracle is a baseline: %q", got)
 			}

@@ -13,12 +13,12 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// verdictOf is what a run came to: the planned comparisons on the held-out split, or on val where there is none, in one sentence; the
-// entries of a list with what it rests on, findings first; and those for who asks further. "" where nothing was judged.
-func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) (answer string, entries, behind []string) {
+// verdictOf is what a run came to: the planned comparisons on the held-out split, or on val where there is none, in one sentence; and
+// the entries of a list with what it rests on, findings first. "" where nothing was judged.
+func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) (answer string, entries []string) {
 	stage := PlannedResult(stages)
 	if stage == nil {
-		return "", nil, nil
+		return "", nil
 	}
 	metric, table := results.MetricName(stage.Metric), results.TableOf(stages, *stage)
 	gains := gainsOf(stage, table, stages)
@@ -61,15 +61,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		behindBest = page.Capital(behindBest) + "."
 	}
 	entries = append(entries, behindBest, results.WarnBelowRandom(table))
-	behind = append(behind, s.Data.Scorer.Sentence(), lookAt(run, stage), rewardLine(run, stage),
-		scale(run, stage, table, results.ListsBestFirst(stages)), judgedOn(run, s, stage))
-	if b := s.Best; b != nil && !b.Untrained() && stage.Policy == record.PolicyBest {
-		behind = append(behind, fmt.Sprintf("The best checkpoint was chosen by %s (checkpoint.best.metric).", b.Metric)+remarks(b))
-	}
-	plain := func(entries []string) []string {
-		return list.Map(slices.DeleteFunc(entries, func(e string) bool { return e == "" }), page.Plain)
-	}
-	entries, behind = plain(entries), plain(behind)
+	entries = plainWords(entries)
 	if still := unmoved(run, stage); still != "" {
 		entries = slices.Insert(entries, 0, "**"+page.Plain(still)+"**")
 	}
@@ -84,7 +76,21 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		entries = slices.Insert(entries, 0, first)
 	}
-	return page.Plain(answer), entries, behind
+	return page.Plain(answer), entries
+}
+
+// behindVerdict are sentences for who asks further: what the selector asked the reader for, and which look at its questions the verdict was.
+func behindVerdict(run *record.Run, s *record.Summary, stages []record.StageResult) []string {
+	stage := PlannedResult(stages)
+	if stage == nil {
+		return nil
+	}
+	return plainWords([]string{s.Data.Scorer.Sentence(), lookAt(run, stage)})
+}
+
+// plainWords are the sentences that say something, safe in markdown.
+func plainWords(sentences []string) []string {
+	return list.Map(slices.DeleteFunc(sentences, func(s string) bool { return s == "" }), page.Plain)
 }
 
 // byAccuracy says what a line comes to by accuracy, which papers report whatever was rewarded; "" where nobody knows.
@@ -254,50 +260,6 @@ func lastAdded(table []record.StageResult) int {
 		}
 	}
 	return -1
-}
-
-// scale is the score of a line beside what chance and the bound get.
-func scale(run *record.Run, stage *record.StageResult, table []record.StageResult, bestFirst bool) string {
-	text := fmt.Sprintf("The mean %s of %s is %s", results.MetricName(stage.Metric), stage.Subject(), page.Score(stage.Mean, stage.SE))
-	var bounds []string
-	oracle := "the oracle, which looks at the rewards, "
-	if stage.Metric == "recorded_reward" {
-		oracle = "the best recorded candidate of each question "
-	}
-	for _, b := range []struct{ policy, is string }{
-		{record.PolicyRandom, run.Wording("random selections get ", "random answers get ")},
-		{record.PolicyOracle, oracle}, {record.PolicyReference, "the target answers "},
-		{record.PolicyRecorded, "the recorded order, an oracle here because the file lists the best first, "},
-	} {
-		i := slices.IndexFunc(table, func(r record.StageResult) bool { return r.Policy == b.policy })
-		if i >= 0 && (b.policy != record.PolicyRecorded || bestFirst) {
-			bounds = append(bounds, run.InItsWords(b.is)+page.Score(table[i].Mean, table[i].SE))
-		}
-	}
-	if len(bounds) > 0 {
-		text += "; " + strings.Join(bounds, ", ")
-	}
-	return text + "."
-}
-
-// judgedOn says for a reader who did not make the run how the policy was trained and on what it was judged.
-func judgedOn(run *record.Run, s *record.Summary, stage *record.StageResult) string {
-	if len(s.Phases) == 0 {
-		return ""
-	}
-	phases := list.Map(s.Phases, func(p record.PhaseSummary) string {
-		return fmt.Sprintf("%s (%s)", p.Name, page.Plural(p.Epochs, "epoch"))
-	})
-	questions := fmt.Sprintf("%s (%s), which entered no choice", page.Plural(stage.Queries, run.InItsWords("held-out question")), stage.Split)
-	if stage.Split == "val" {
-		questions = page.Plural(stage.Queries, run.InItsWords("validation question"))
-		if stage.Policy == record.PolicyBest {
-			questions += ", by which its checkpoint was chosen too"
-		}
-	}
-	return fmt.Sprintf("The run trained %s through %s and judged it on %s.",
-		run.Wording("a policy that selects in-context examples", run.InItsWords("a policy that writes answers")),
-		strings.Join(phases, ", then "), questions)
 }
 
 // remarks are what is to be said of the choice of the best checkpoint, each a sentence after a space.

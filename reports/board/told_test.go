@@ -57,12 +57,12 @@ func TestSweepTellsItsReport(t *testing.T) {
 		t.Errorf("no %q in\n%s", numbers, a.HTML)
 	}
 	if strings.Index(a.HTML, ">Verdicts<") > strings.Index(a.HTML, ">Settings<") ||
-		!strings.Contains(a.HTML, "<strong>Best setting.</strong> <code>grpo.lr=1e-3</code>") {
+		!strings.Contains(a.HTML, "<strong>What leads.</strong> Best setting grpo.lr=1e-3, mean") {
 		t.Errorf("the page does not begin with the best setting, verdicts and settings:\n%s", a.HTML)
 	}
 	svg := a.Figures["parameters"]
 	if text := reportstest.SvgText([]byte(svg)); !strings.Contains(a.HTML, `data-plot="parameters"`) || !strings.Contains(text, "score by swept key") ||
-		strings.Contains(a.HTML, "Best job") || strings.Contains(text, "best: job") {
+		strings.Contains(a.HTML, "Best: job") || strings.Contains(text, "best: job") {
 		t.Errorf("the figure of the keys is not there, or a seed is the best job:\n%s\n%s", a.HTML, text)
 	}
 	if same, err := b.reported(idOf(dir), url.Values{"since": {a.Version}}); err != nil || !same.Same || same.HTML != "" {
@@ -158,7 +158,7 @@ func TestLeadIsTheReports(t *testing.T) {
 				Overrides: []string{lr}, Params: map[string]string{"lr": lr[3:]}})
 		}
 		reportstest.Must(t, sweepreport.WriteReport(dir, jobs, opt))
-		if text := reportstest.ReadReport(t, dir); strings.Contains(text, "**First, but no clear winner.**") != strings.HasPrefix(want, "first") {
+		if text := reportstest.ReadReport(t, dir); strings.Contains(text, "**What leads.** First: job 0") != strings.HasPrefix(want, "first") {
 			t.Fatalf("the test asks nothing:\n%s", text)
 		}
 		opt.Told = sweeps.ToldIn(dir)

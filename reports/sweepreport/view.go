@@ -19,6 +19,7 @@ import (
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/sweeps"
 )
@@ -66,6 +67,12 @@ type View struct {
 func PageOf(dir string, jobs []sweeps.Job, opt sweeps.Options) *View {
 	v := newView(dir, jobs, opt)
 	v.read()
+	v.Opt.Told = nil // an earlier report's
+	if d := v.differences(); d != nil {
+		v.Opt.Told = list.Map(d.Rows, func(r results.Difference) sweeps.Told {
+			return sweeps.Told{Label: r.Label, Text: r.Text, Verdict: string(r.Verdict), Words: r.Words}
+		})
+	}
 	return v
 }
 

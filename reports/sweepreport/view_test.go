@@ -50,7 +50,7 @@ func TestSweepReport(t *testing.T) {
 	reportstest.Must(t, os.WriteFile(filepath.Join(jobs[1].Dir, record.SummaryFile), []byte("{"), 0o644))
 	reportstest.Must(t, WriteReport(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_loss", Minimize: true}}}))
 	got := reportstest.ReadReport(t, dir)
-	for _, want := range []string{"**First, but no clear winner.** `grpo.lr=1e-5` with a mean val_loss", "## Not in this report", "job 1: "} {
+	for _, want := range []string{"**What leads.** First setting grpo.lr=1e-5, mean val_loss", "## Not in this report", "job 1: "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("minimising, with a damaged summary: no %q in\n%s", want, got)
 		}
@@ -137,12 +137,12 @@ func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
 			reportstest.Must(t, WriteReport(dir, tc.jobs, opt))
 			report, table := reportstest.ReadReport(t, dir), sweeps.Table(tc.jobs, opt, 0)
 			if tc.want == "" {
-				if !strings.Contains(report, "**Best job.** Number 0 ") || !strings.Contains(table, "\nbest: job 0,") {
+				if !strings.Contains(report, "**What leads.** Best: job 0, ") || !strings.Contains(table, "\nbest: job 0,") {
 					t.Errorf("no winner in\n%s\n%s", report, table)
 				}
 				return
 			}
-			if strings.Contains(report, "**Best job.**") || strings.Contains(report, "**Best setting.**") ||
+			if strings.Contains(report, "**What leads.**") ||
 				!strings.Contains(report, "**No winner.** "+page.Capital(tc.want)+".") ||
 				!strings.Contains(table, "\nno winner: "+tc.want+"\n") || strings.Contains(table, "\nbest:") {
 				t.Errorf("want %q in\n%s\n%s", tc.want, report, table)

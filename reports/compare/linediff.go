@@ -58,27 +58,14 @@ func DiffLines(stated, recomputed []string) []lineDifference {
 			continue
 		}
 		d := lineDifference{At: from + i + 1}
-		for i < len(a) && (j >= len(b) || a[i] != b[j] && common[i+1][j] >= common[i][j+1]) {
-			d.Stated = append(d.Stated, a[i])
-			i++
-		}
-		for j < len(b) && (i >= len(a) || a[i] != b[j] && common[i][j+1] > common[i+1][j]) {
-			d.Recomputed = append(d.Recomputed, b[j])
-			j++
-		}
-		out = append(out, d)
-	}
-	return merged(out)
-}
-
-// merged joins differences that follow each other without a common line between.
-func merged(all []lineDifference) []lineDifference {
-	var out []lineDifference
-	for _, d := range all {
-		if n := len(out); n > 0 && out[n-1].At+len(out[n-1].Stated) == d.At {
-			out[n-1].Stated = append(out[n-1].Stated, d.Stated...)
-			out[n-1].Recomputed = append(out[n-1].Recomputed, d.Recomputed...)
-			continue
+		for (i < len(a) || j < len(b)) && !(i < len(a) && j < len(b) && a[i] == b[j]) {
+			if i < len(a) && (j == len(b) || common[i+1][j] >= common[i][j+1]) {
+				d.Stated = append(d.Stated, a[i])
+				i++
+			} else {
+				d.Recomputed = append(d.Recomputed, b[j])
+				j++
+			}
 		}
 		out = append(out, d)
 	}

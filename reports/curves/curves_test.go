@@ -113,7 +113,7 @@ func TestOver(t *testing.T) {
 	nan := math.NaN()
 	runs := []*webchart.Drawn{run([]int64{1, 2, 3, 4}, []float64{1, 2, 3, 4}, []float64{7, 7, 7, 7}),
 		run([]int64{1, 3, 4, 5}, []float64{2, nan, 8, 9}, nil)}
-	over := Over(runs, MeanBand)
+	over := Over(runs)
 	if c := over.Series["loss"]; !slices.Equal(over.Steps, []int64{1, 3, 4}) || c.Mean[0] != 1.5 ||
 		!math.IsNaN(c.Mean[1]) || c.Mean[2] != 6 {
 		t.Errorf("steps %v, means %v", over.Steps, c.Mean)
@@ -128,7 +128,7 @@ func TestOver(t *testing.T) {
 		t.Errorf("one seed has an interval, %g to %g", low, high)
 	}
 	runs[1].Width = 2
-	if over := Over(runs, MeanBand); len(over.Steps) != 0 {
+	if over := Over(runs); len(over.Steps) != 0 {
 		t.Errorf("points of one and of two rows are averaged at %v", over.Steps)
 	}
 	shown := []Shown{{Started: 10, Steps: run([]int64{1}, []float64{1}, nil), Epochs: run(nil, nil, nil)},

@@ -31,9 +31,9 @@ func MeanBand(metric string, values []float64) (low, high float64) {
 	return math.NaN(), math.NaN()
 }
 
-// Over is the mean over runs, with a band around it, of every metric and at every step that all of them have with a finite
+// Over is the mean over runs, with its MeanBand, of every metric and at every step that all of them have with a finite
 // number. Where a point of one run stands for more rows than a point of another, they have no step in common.
-func Over(runs []*webchart.Drawn, band func(metric string, values []float64) (low, high float64)) *webchart.Drawn {
+func Over(runs []*webchart.Drawn) *webchart.Drawn {
 	out := &webchart.Drawn{Width: runs[0].Width, Series: map[string]*webchart.DrawnColumn{}}
 	at := make([]map[int64]int, len(runs)) // of each run: step → point
 	timed := true
@@ -73,7 +73,7 @@ func Over(runs []*webchart.Drawn, band func(metric string, values []float64) (lo
 				}
 				if !slices.ContainsFunc(values, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
 					mean = stat.Mean(values)
-					low, high = band(name, values)
+					low, high = MeanBand(name, values)
 				}
 			}
 			c := out.Series[name]
@@ -99,6 +99,6 @@ func OverSeeds(label string, runs []Shown) Shown {
 		}
 		steps, epochs = append(steps, r.Steps), append(epochs, r.Epochs)
 	}
-	mean.Steps, mean.Epochs = Over(steps, MeanBand), Over(epochs, MeanBand)
+	mean.Steps, mean.Epochs = Over(steps), Over(epochs)
 	return mean
 }

@@ -27,7 +27,7 @@ func (a *setting) over(names ...string) *webchart.Drawn {
 		return &webchart.Drawn{}
 	}
 	runs := list.Map(a.runs, func(r *record.Run) *webchart.Drawn { return ofRows(r.Epochs, names) })
-	mean := curves.Over(runs, curves.MeanBand)
+	mean := curves.Over(runs)
 	if a.from != nil {
 		_, before := a.from.steps()
 		for i := range mean.Steps {
@@ -89,89 +89,42 @@ func (v *View) curvesFigure() *sweepFigure {
 		score = results.MetricName(a.score())
 	}
 	note := "Mean " + score + " on validation queries at epoch ends, over the seeds; the band is the 95% interval of that mean (Student's t)."
-	caption := fmt.Sprintf("*Learning curves.* Validation %s over optimizer steps: mean over seeds (%s) with the pointwise 95%% interval "+
-		"of the mean by Student's t, which is for new seeds and the same questions; one seed has no band.",
-		score, of.seedCounts())
+	caption := fmt.Sprintf("*Learning curves.* Validation %s: mean over %s seeds with its 95%% interval (Student's t), for new seeds and the "+
+		"same questions; one seed has no band.", score, seedCounts(of.arms))
 	if score != "reward" {
 		caption += " It is what the policy expects among a query's recorded candidates: nothing scores its selections."
 	}
 	if slices.ContainsFunc(of.arms, func(a *setting) bool { return a.from != nil }) {
 		note += "\nGrey: the arm that it starts from."
-		caption += " In grey the arm that it starts from, with its steps."
 	}
 	title := "Learning curves"
 	if v.Opt.Study == nil {
 		title += " of settings with several seeds"
 		caption += fmt.Sprintf(" These are %s, best first.", page.Plural(len(of.arms), "setting"))
 	}
-	return of.multiples(v.wide, curvesName, title, note, "val "+score, caption,
-		func(a *setting) *chart.Panel {
-			c := lineOf(a.learning(), "val_"+a.score())
-			if len(c.X) == 0 {
-				return nil
-			}
-			p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), Legend: []chart.LegendItem{{Text: page.Plural(len(a.runs), "seed")}}}
-			if a.from == nil {
-				if spans := a.runs[0].Spans(); len(spans) > 1 {
-					for i, before := range spans[:len(spans)-1] { // also where only ends of epochs were read
-						spans[i+1].From = before.To
-					}
-					spans[0].From, p.Spans = 0, spans
-				}
-			} else if before := lineOf(a.from.learning(), "val_"+a.score()); len(before.X) > 0 {
-				addCurve(p, before, chart.Grey)
-			}
-			addCurve(p, c, chart.Blue)
-			return p
-		})
-}
-
-// seedCounts says over how many seeds the arms' means are: "3", or "2 to 3".
-func (c *condition) seedCounts() string {
-	least, most := math.MaxInt, 0
-	for _, a := range c.arms {
-		if n := len(a.runs); n > 0 {
-			least, most = min(least, n), max(most, n)
-		}
-	}
-	if least >= most {
-		return fmt.Sprint(most)
-	}
-	return fmt.Sprintf("%d to %d", least, most)
-}
-
-// multiples lays out a panel for each arm that has one, as many in a row as fit the width, on shared axes.
-func (c *condition) multiples(wide vg.Length, name, title, note, y, caption string, of func(*setting) *chart.Panel) *sweepFigure {
-	columns := chart.Columns(wide)
-	var all []*chart.Panel
-	f := &chart.Figure{Name: name, Title: title, Note: note, Tall: 130}
-	names := list.Map(c.arms, (*setting).label)
-	style := chart.TextStyle(10, true, chart.Black)
-	if wide > 0 {
+	columns, names, style := chart.Columns(v.wide), list.Map(of.arms, (*setting).label), chart.TextStyle(10, true, chart.Black)
+	if v.wide > 0 {
 		names = arms.ShortNames(names)
-		for columns > 1 && slices.ContainsFunc(names, func(n string) bool { return style.Width(n) > roomFor(wide, columns) }) {
+		for columns > 1 && slices.ContainsFunc(names, func(n string) bool { return style.Width(n) > roomFor(v.wide, columns) }) {
 			columns--
 		}
 	}
-	for i, a := range c.arms {
-		p := of(a)
-		if p == nil {
-			continue
+	room := roomFor(v.wide, columns)
+	if columns > 2 {
+		room -= 45
+	}
+	var all []*chart.Panel
+	xMax := 0.0
+	for i, a := range of.arms {
+		_, steps := a.steps()
+		xMax = max(xMax, float64(steps))
+		if p := a.panel(); p != nil {
+			p.Head = fitted(style, names[i], room)
+			all = append(all, p)
 		}
-		room := roomFor(wide, columns)
-		if columns > 2 {
-			room -= 50*vg.Length(len(p.Legend)) - 5
-		}
-		p.Head = fitted(style, names[i], room)
-		all = append(all, p)
 	}
 	if len(all) == 0 {
 		return nil
-	}
-	xMax := 0.0
-	for _, a := range c.arms {
-		_, steps := a.steps()
-		xMax = max(xMax, float64(steps))
 	}
 	for _, p := range all {
 		p.XMax = xMax
@@ -182,9 +135,10 @@ func (c *condition) multiples(wide vg.Length, name, title, note, y, caption stri
 	for len(all)%columns != 0 {
 		all = append(all, &chart.Panel{YMin: math.NaN(), YMax: math.NaN()})
 	}
-	for i := 0; i < len(all); i += columns {
-		all[i].Y = y
-		f.Rows = append(f.Rows, all[i:i+columns])
+	f := &chart.Figure{Name: curvesName, Title: title, Note: note, Tall: 130}
+	for row := range slices.Chunk(all, columns) {
+		row[0].Y = "val " + score
+		f.Rows = append(f.Rows, row)
 	}
 	for i, p := range all {
 		if i+columns >= len(all) || all[i+columns].Blank() {
@@ -192,6 +146,37 @@ func (c *condition) multiples(wide vg.Length, name, title, note, y, caption stri
 		}
 	}
 	return &sweepFigure{f, strings.ToLower(title), caption}
+}
+
+// panel draws the arm's score with its band, behind the curve of the arm that it starts from; nil where there is no score.
+func (a *setting) panel() *chart.Panel {
+	c := lineOf(a.learning(), "val_"+a.score())
+	if len(c.X) == 0 {
+		return nil
+	}
+	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), Legend: []chart.LegendItem{{Text: page.Plural(len(a.runs), "seed")}}}
+	if a.from == nil {
+		if spans := a.runs[0].Spans(); len(spans) > 1 {
+			for i, before := range spans[:len(spans)-1] { // also where only ends of epochs were read
+				spans[i+1].From = before.To
+			}
+			spans[0].From, p.Spans = 0, spans
+		}
+	} else if before := lineOf(a.from.learning(), "val_"+a.score()); len(before.X) > 0 {
+		addCurve(p, before, chart.Grey)
+	}
+	addCurve(p, c, chart.Blue)
+	return p
+}
+
+// seedCounts says over how many seeds the means of settings are: "3", or "2 to 3".
+func seedCounts(of []*setting) string {
+	counts := list.Filter(list.Map(of, func(s *setting) int { return len(s.runs) }), func(n int) bool { return n > 0 })
+	slices.Sort(counts)
+	if n := len(counts); n > 0 && counts[0] < counts[n-1] {
+		return fmt.Sprintf("%d to %d", counts[0], counts[n-1])
+	}
+	return fmt.Sprint(append(counts, 0)[0])
 }
 
 // roomFor is the room of a panel's head.
@@ -213,7 +198,7 @@ func shareBands(panels []*chart.Panel) (cut bool) {
 			}
 			_, _, a, b := l.DataRange()
 			least, most = min(least, a), max(most, b)
-			if _, band := layer.(chart.Ribbon); !band || p.Log {
+			if _, band := layer.(chart.Ribbon); !band {
 				low, high = min(low, a), max(high, b)
 			}
 		}
@@ -225,10 +210,6 @@ func shareBands(panels []*chart.Panel) (cut bool) {
 		low, high = least, most
 	}
 	for _, p := range panels {
-		if p.Log {
-			p.YMin, p.YMax = chart.LogRange(low, high)
-			continue
-		}
 		p.YMin, p.YMax = chart.AirRange(low, high)
 		p.Layers = slices.DeleteFunc(p.Layers, func(layer plot.Plotter) bool {
 			band, ok := layer.(chart.Ribbon)

@@ -107,8 +107,9 @@ func curveLooks() []curveLook {
 func overlay(all []*setting, others int) *chart.Figure {
 	names := arms.ShortNames(list.Map(all, (*setting).label))
 	p := &chart.Panel{X: "optimizer steps", YMin: math.NaN(), YMax: math.NaN()}
-	looks, least, most := curveLooks(), math.MaxInt, 0
+	looks := curveLooks()
 	var omitted []string
+	var drawn []*setting
 	for i, s := range all {
 		c, y := lineOf(s.learning(), "val_"+s.score()), "validation "+results.MetricName(s.score())
 		if len(c.X) == 0 || len(p.Legend) == len(looks) || p.Y != "" && p.Y != y {
@@ -126,18 +127,14 @@ func overlay(all []*setting, others int) *chart.Figure {
 			chart.DotSample(look.color, look.shape)(c, from, to)
 		}})
 		p.Y, p.XMax = y, max(p.XMax, c.X[len(c.X)-1])
-		least, most = min(least, len(s.runs)), max(most, len(s.runs))
+		drawn = append(drawn, s)
 	}
 	if p.Blank() {
 		return nil
 	}
 	shareBands([]*chart.Panel{p})
 	title := page.Capital(p.Y)
-	if most > 1 {
-		seeds := fmt.Sprint(most)
-		if least < most {
-			seeds = fmt.Sprintf("%d to %d", least, most)
-		}
+	if seeds := seedCounts(drawn); seeds != "1" {
 		title += ": mean over " + seeds + " seeds with its 95% interval"
 	}
 	omits := strings.Join(omitted, "; ")

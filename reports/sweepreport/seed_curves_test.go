@@ -30,7 +30,7 @@ func TestSeedCurves(t *testing.T) {
 	if f == nil || len(v.notes) > 0 {
 		t.Fatalf("no figure; notes %q", v.notes)
 	}
-	if !strings.Contains(f.caption, "mean over seeds (3) with the pointwise 95% interval") || !strings.Contains(f.caption, "2 settings") {
+	if !strings.Contains(f.caption, "mean over 3 seeds with its 95% interval") || !strings.Contains(f.caption, "2 settings") {
 		t.Errorf("caption %q", f.caption)
 	}
 	panels := f.Figure.Rows[0]

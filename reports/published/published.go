@@ -7,7 +7,6 @@ import (
 	"math"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -126,7 +125,6 @@ type family struct {
 	samplers     []string
 	variants     []*variant
 	left         []string // sentences: what was not compared, and why
-	random       map[int]float64
 }
 
 type variant struct {
@@ -140,7 +138,6 @@ type gap struct {
 	sampler    string
 	shots      int // 0: the mean over shots
 	difference float64
-	reference  float64 // the baseline's accuracy
 	se         float64 // bound on its standard error if the questions were not the same ones
 	p          float64 // two-sided, of that, corrected (Holm) for the comparisons of the family
 	share      float64 // it holds, corrected, as long as no more than this share of the questions changed
@@ -184,8 +181,7 @@ func (t *publishedTable) families() []*family {
 		}
 		f := of[home]
 		if f == nil {
-			f = &family{dataset: first.Dataset, vlm: first.VLM, n: first.questions(), baseline: cmp.Or(baseline, first.Selector),
-				random: map[int]float64{}}
+			f = &family{dataset: first.Dataset, vlm: first.VLM, n: first.questions(), baseline: cmp.Or(baseline, first.Selector)}
 			of[home] = f
 			out = append(out, f)
 		}
@@ -194,11 +190,6 @@ func (t *publishedTable) families() []*family {
 	out = slices.DeleteFunc(out, func(f *family) bool { return len(f.variants) == 0 })
 	for _, f := range out {
 		f.settle()
-		for _, r := range t.rows {
-			if r.questions() == 0 && r.Dataset == f.dataset && r.VLM == f.vlm && strings.Contains(strings.ToLower(r.Selector), "random") {
-				f.random[*r.Shots] = *r.Accuracy / 100
-			}
-		}
 	}
 	slices.SortStableFunc(out, func(a, b *family) int { return cmp.Compare(b.n, a.n) })
 	return out
@@ -237,7 +228,7 @@ func (f *family) add(block string, rows, home []publishedRow) {
 			continue
 		}
 		a, b := *r.Accuracy/100, *home[at].Accuracy/100
-		v.gaps = append(v.gaps, &gap{sampler: r.Sampler, shots: *r.Shots, difference: a - b, reference: b,
+		v.gaps = append(v.gaps, &gap{sampler: r.Sampler, shots: *r.Shots, difference: a - b,
 			se: math.Sqrt((a*(1-a) + b*(1-b)) / float64(f.n))})
 		if !slices.Contains(f.shots, *r.Shots) {
 			f.shots = append(f.shots, *r.Shots)
@@ -314,21 +305,6 @@ func (f *family) pairedSE(share float64) float64 { return math.Sqrt(share / floa
 // needed is how many questions settle a gap with 80 % power as the only comparison, when differences of single questions have
 // this standard deviation.
 func (g *gap) needed(sd float64) int { return stats.QuestionsNeeded(g.difference, sd, 0.05, 0.8) }
-
-// epochOf finds the epoch that a selector's name says it was taken from.
-var epochOf = regexp.MustCompile(`(?i)\bepoch (\d+)`)
-
-// lastEpoch is the latest epoch that the variants' names tell of, with how many of them name one.
-func (f *family) lastEpoch() (last, named int) {
-	for _, v := range f.variants {
-		if m := epochOf.FindStringSubmatch(v.selector); m != nil {
-			if epoch, err := strconv.Atoi(m[1]); err == nil {
-				last, named = max(last, epoch), named+1
-			}
-		}
-	}
-	return last, named
-}
 
 // name is what a family is called.
 func (f *family) name() string {

@@ -34,6 +34,9 @@ func (t *publishedTable) report(families []*family) *page.Document {
 		"difference is held against what it could be at most by chance: with other questions on each side (unpaired), and with the same "+
 		"questions of which a share changed (paired).", page.InlineCode(filepath.Base(t.path)), about,
 		page.Plural(len(t.rows), "accuracy"), page.Plural(compared, "comparison"), page.Plural(len(families), "table"))
+	if n := list.Count(t.rows, func(r publishedRow) bool { return r.questions() == 0 }); n > 0 {
+		d.Paragraph("%s without a number of questions stand in no comparison.", page.Plural(n, "accuracy"))
+	}
 	var single, many []*family
 	var short []string
 	for _, f := range families {
@@ -214,9 +217,6 @@ func (f *family) Write(d *page.Document) {
 	if text := f.bestOf(); text != "" {
 		items = append(items, text)
 	}
-	if text := f.randomLine(); text != "" {
-		items = append(items, text)
-	}
 	if items = append(items, f.left...); len(items) > 0 {
 		d.List(items...)
 	}
@@ -273,39 +273,10 @@ func (f *family) bestOf() string {
 	luck := list.Map(publishedShares(), func(share float64) string {
 		return fmt.Sprintf("%.1f", 100*stats.LuckOf(n)*f.pairedSE(share)/math.Sqrt2)
 	})
-	text := fmt.Sprintf("The best of %d variants is %s, +%s. If all of them were as good as %s, the best of %d would still look about "+
+	return fmt.Sprintf("The best of %d variants is %s, +%s. If all of them were as good as %s, the best of %d would still look about "+
 		"%s points better when 5, 10 or 20 %% of the questions change.",
 		n, page.Plain(best.selector), inPoints(lead(best)), page.Plain(f.baseline), n,
 		luck[0]+", "+luck[1]+" or "+luck[2])
-	if last, named := f.lastEpoch(); named > 0 {
-		text += fmt.Sprintf(" The names of %d tell the epoch that was taken, up to %d: if it was chosen on the questions reported here, "+
-			"that adds luck that no correction here counts.", named, last)
-	}
-	return text
-}
-
-// randomLine holds the variants against plain random demonstrations, where those were published.
-func (f *family) randomLine() string {
-	var parts []string
-	for _, s := range f.shots {
-		random, ok := f.random[s]
-		if !ok {
-			continue
-		}
-		best := math.Inf(-1)
-		for _, v := range f.variants {
-			for _, g := range v.gaps {
-				if g.shots == s {
-					best = max(best, g.difference+g.reference)
-				}
-			}
-		}
-		parts = append(parts, fmt.Sprintf("%.2f (best variant %.2f) at %s", 100*random, 100*best, shotsHead(s)))
-	}
-	if len(parts) == 0 {
-		return ""
-	}
-	return "Random demonstrations, on questions whose number is not told: " + strings.Join(parts, ", ") + "."
 }
 
 // writeMany gives a line to each table with several samplers.

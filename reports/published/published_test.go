@@ -41,7 +41,7 @@ func TestPublishedReference(t *testing.T) {
 		"v0 has the same accuracies for 100, 200 and 300 questions (README.md 3.3.1, Flamingo-3B, 4 samplers)",
 		"46 of 48 accuracies of v0 (README.md 3.3.1) cannot be the mean of 100, 200 and 300 scores",
 		"v0 on OKVQA (Flamingo-3B) differs between README.md 3.2 and README.md 3.3.1 in 48 of 48 numbers",
-		"50.59 (best variant 50.20) at 1 shot",
+		"8 accuracies without a number of questions stand in no comparison.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report does not say: %s", want)

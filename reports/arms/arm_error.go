@@ -29,7 +29,7 @@ func seedPartOf(scores [][]float64) seedPart {
 	if seeds < 2 {
 		return s
 	}
-	means := seedMeans(scores)
+	means := list.Map(scores, stat.Mean)
 	s.sd = stat.SD(means)
 	s.means = s.sd * s.sd / float64(seeds)
 	question, grand := overSeeds(scores), stat.Mean(means)

@@ -201,9 +201,7 @@ func (a Arm) differs(other Arm) bool {
 }
 
 // SeedMeans returns the mean over questions of each seed, [S].
-func (a Arm) SeedMeans() []float64 { return seedMeans(a.Scores) }
-
-func seedMeans(scores [][]float64) []float64 { return list.Map(scores, stat.Mean) }
+func (a Arm) SeedMeans() []float64 { return list.Map(a.Scores, stat.Mean) }
 
 // HolmArms corrects comparisons that are read together for their number and for the checkpoints that their sides were
 // chosen from, takes the intervals at the level that this leaves, and sets the verdicts.

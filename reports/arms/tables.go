@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"fulcrum/internal/list"
-	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -357,20 +356,6 @@ func (t ArmTable) Told() (rows []Told, over string) {
 		over = t.yards[at].Short
 	}
 	return list.Map(slices.Concat(t.Rows, t.shared()), func(r armRow) Told { return r.Told }), over
-}
-
-// Highest returns the arm with the highest mean, the first of several, with that mean and the one of the first arm.
-func (t ArmTable) Highest() (name string, highest, first float64) {
-	for i, r := range t.Rows {
-		mean := stat.Mean(r.QueryScores())
-		if i == 0 {
-			first = mean
-		}
-		if i == 0 || mean > highest {
-			name, highest = r.Name, mean
-		}
-	}
-	return name, highest, first
 }
 
 // Apart says how many of the arms behind the first one are worse than it, and how many there are.

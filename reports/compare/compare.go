@@ -37,13 +37,9 @@ func Compare(dirs []string) (*page.Document, []Pairing, error) {
 	if len(dirs) < 2 {
 		return nil, nil, fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
 	}
-	var runs []*record.Run
-	for _, dir := range dirs {
-		run, err := record.ReadRun(dir)
-		if err != nil {
-			return nil, nil, err
-		}
-		runs = append(runs, run)
+	runs, err := readRuns(dirs)
+	if err != nil {
+		return nil, nil, err
 	}
 	var d page.Document
 	d.Heading(1, "Comparison of %s", page.Plural(len(runs), "run"))
@@ -69,6 +65,17 @@ func Compare(dirs []string) (*page.Document, []Pairing, error) {
 	pairs := writeComparisons(&d, runs, seeded)
 	compareSettings(&d, runs)
 	return &d, pairs, nil
+}
+
+func readRuns(dirs []string) (runs []*record.Run, err error) {
+	for _, dir := range dirs {
+		run, err := record.ReadRun(dir)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, run)
+	}
+	return runs, nil
 }
 
 // writeComparisons compares the runs one by one, or by arms where some differ in their seed only. It returns the

@@ -19,13 +19,9 @@ import (
 // PaperFigures returns what compares runs in a paper: their curves and the differences from the first. Runs that differ in their seed alone
 // are one.
 func PaperFigures(dirs []string, wide vg.Length) ([]*chart.Figure, error) {
-	var runs []*record.Run
-	for _, dir := range dirs {
-		run, err := record.ReadRun(dir)
-		if err != nil {
-			return nil, err
-		}
-		runs = append(runs, run)
+	runs, err := readRuns(dirs)
+	if err != nil {
+		return nil, err
 	}
 	seeded := asked(&page.Document{}, Settings(runs))
 	return slices.DeleteFunc([]*chart.Figure{sweepreport.Overlay(seeded), sweepreport.DifferencesFigure(wide, seeded)},

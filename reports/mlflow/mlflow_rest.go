@@ -57,7 +57,6 @@ type serverRun struct {
 	Run struct {
 		Info struct {
 			RunID       string `json:"run_id"`
-			RunUUID     string `json:"run_uuid"` // of servers before 1.0
 			ArtifactURI string `json:"artifact_uri"`
 			Stage       string `json:"lifecycle_stage"`
 		} `json:"info"`

@@ -1,13 +1,11 @@
 package mlflow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/reports/record"
-	"maps"
 	"net/url"
 	"path/filepath"
 	"time"
@@ -34,13 +32,8 @@ func (m *Client) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tags := map[string]string{}
-	maps.Copy(tags, m.opt.Tags)
-	if m.opt.RunName != "" {
-		tags["mlflow.runName"] = m.opt.RunName // servers before 1.30 know no run_name
-	}
 	body := map[string]any{"experiment_id": experiment, "start_time": time.Now().UnixMilli(), "run_name": m.opt.RunName,
-		"tags": pairsOf(tags, maxTagLength)}
+		"tags": pairsOf(m.opt.Tags, maxTagLength)}
 	var made serverRun
 	if err := m.rest.post(ctx, "runs/create", body, &made); err != nil {
 		return err
@@ -51,7 +44,7 @@ func (m *Client) begin(ctx context.Context) error {
 // use keeps the id of the MLflow run.
 func (m *Client) use(run serverRun) error {
 	info := run.Run.Info
-	m.kept.TrackingURI, m.kept.RunID, m.kept.artifacts = m.opt.Server.URI, cmp.Or(info.RunID, info.RunUUID), info.ArtifactURI
+	m.kept.TrackingURI, m.kept.RunID, m.kept.artifacts = m.opt.Server.URI, info.RunID, info.ArtifactURI
 	if m.kept.RunID == "" {
 		return &serverError{Status: 200, Message: "the server's answer to runs/create has no run_id: is this an MLflow server?"}
 	}

@@ -209,11 +209,8 @@ const (
 
 // baseline reports whether a policy is a rule that learns nothing.
 func baseline(policy string) bool {
-	switch policy {
-	case PolicyRandom, PolicySimilarity, PolicyMajority, PolicyOracle, PolicyReference, PolicyBestBeam, PolicyRecorded:
-		return true
-	}
-	return false
+	return slices.Contains([]string{PolicyRandom, PolicySimilarity, PolicyMajority, PolicyOracle, PolicyReference, PolicyBestBeam,
+		PolicyRecorded}, policy)
 }
 
 func (s StageResult) Title() string {

@@ -53,18 +53,11 @@ type level struct {
 // Explore returns the interactive part of a run's page; a folder without rows has none.
 func Explore(run *record.Run) (page.Lively, error) {
 	d := explored{Started: math.Inf(1), Levels: []level{}, Steps: drawn(run.Steps...)}
-	for _, name := range run.Phases() {
-		p := exploredPhase{Name: name}
-		if s := run.StepsOf(name); s != nil {
-			p.From, p.To, p.Steps = s.Global[0], s.Global[len(s.Global)-1], len(s.Global)
-		}
-		for _, e := range run.Epochs {
-			if e.Phase == name {
-				if p.Steps+p.Epochs == 0 {
-					p.From = e.GlobalStep
-				}
-				p.To, p.Epochs = max(p.To, e.GlobalStep), p.Epochs+1
-			}
+	for _, span := range run.Spans() {
+		p := exploredPhase{Name: span.Name, From: int(span.From), To: int(span.To),
+			Epochs: list.Count(run.Epochs, func(e record.Row) bool { return e.Phase == span.Name })}
+		if s := run.StepsOf(span.Name); s != nil { // a span begins with the step before
+			p.From, p.Steps = p.From+1, len(s.Global)
 		}
 		d.Phases = append(d.Phases, p)
 	}

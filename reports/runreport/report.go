@@ -171,7 +171,6 @@ func reportSetup(d *page.Document, run *record.Run, s *record.Summary) {
 		add("device", fmt.Sprintf("%s, %s", s.Device, page.Plural(s.Threads, "thread")))
 		add("started", s.Start)
 		add("wall time", page.Duration(s.WallSeconds))
-		add("ended", s.State)
 	}
 	if s.Resumes > 0 {
 		add("resumed", page.Plural(s.Resumes, "time"))
@@ -193,11 +192,6 @@ func reportData(d *page.Document, s *record.Summary) {
 		return
 	}
 	d.Heading(2, "Data")
-	text := fmt.Sprintf("`data=%s`", data.Name)
-	if data.Synthetic {
-		text += ", **synthetic**"
-	}
-	d.Paragraph("%s.", text)
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(data.Counts)) {
 		what := name
@@ -334,10 +328,6 @@ func reportLimits(d *page.Document, run *record.Run, s *record.Summary, stages [
 		"shows the latter."}
 	if s.Data.Synthetic {
 		items = append(items, "Synthetic data shows that the method works as built, not what it is worth on real questions.")
-	}
-	if s.Best != nil && slices.ContainsFunc(stages, func(r record.StageResult) bool { return record.HeldOut(r.Split) }) {
-		items = append(items, "The val split chose the best checkpoint, so its mean there is a little flattering, and the verdict there is "+
-			"corrected for the checkpoints that competed; the other splits entered no choice.")
 	}
 	for _, phase := range run.Phases() {
 		if steps := run.StepsOf(phase); run.Setting(phase, "rollout") == "offline" && steps != nil && steps.Column("mean_ratio") != nil {

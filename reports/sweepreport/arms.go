@@ -205,7 +205,7 @@ func seCell(a arms.Arm) string {
 	return page.Sig(se, 2)
 }
 
-// sdCell returns the standard deviation between seeds, a dash with one seed.
+// callsCell is how many candidates the reader scored for an arm.
 func (s *setting) callsCell() string {
 	if len(s.runs) == 0 {
 		return ""
@@ -213,6 +213,7 @@ func (s *setting) callsCell() string {
 	return page.Thousands(s.calls())
 }
 
+// sdCell is the standard deviation between seeds, a dash with one seed.
 func sdCell(a arms.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"

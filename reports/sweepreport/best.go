@@ -29,7 +29,7 @@ func (v *View) writeBest(d *page.Document) {
 	}
 	best, lead := v.Leading(), v.Lead()
 	if best != nil {
-		d.Paragraph("**What leads.** %s. %s", page.Capital(page.Plain(strings.Replace(lead, "  ", ", ", 1))), v.otherOrder())
+		d.Paragraph("**What leads.** %s.", page.Capital(page.Plain(strings.Replace(lead, "  ", ", ", 1))))
 		if len(best.Command) > 0 {
 			d.Code(page.ShellCommand(best.Command))
 		}

@@ -2,12 +2,9 @@ package sweepreport
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 
 	"fulcrum/reports/chart"
-	"fulcrum/reports/page"
-	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/sweeps"
 )
@@ -52,7 +49,6 @@ func (v *View) historyFigure() *sweepFigure {
 	if v.Opt.Objectives[0].Minimize {
 		caption = strings.Replace(caption, "still rises", "still falls", 1)
 	}
-	caption += v.pruningSaved()
 	f := runreport.Stack("History of the sweep", "Jobs in the order in which the sweeper proposed them.", panels...)
 	if f == nil {
 		return nil
@@ -63,22 +59,4 @@ func (v *View) historyFigure() *sweepFigure {
 	}
 	f.Rows[len(f.Rows)-1][0].X = "job"
 	return &sweepFigure{f, "history of the sweep", caption + clipped + v.sampleWords()}
-}
-
-// pruningSaved says how many of the epochs that all jobs would have taken in full they took; "" where none was pruned.
-func (v *View) pruningSaved() string {
-	full, spent, finished, stopped := 0, 0, 0, 0
-	for _, j := range v.Jobs {
-		switch {
-		case j.State == record.StateDone:
-			full, finished, spent = max(full, j.Epochs), finished+1, spent+j.Epochs
-		case j.State == record.StatePruned && j.Epochs > 0:
-			stopped, spent = stopped+1, spent+j.Epochs
-		}
-	}
-	if finished == 0 || stopped == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" Finished and pruned jobs took %s of the %s that all of them would have taken in full.",
-		page.Thousands(spent), page.Plural(full*(finished+stopped), "epoch"))
 }

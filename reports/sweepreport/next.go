@@ -52,8 +52,8 @@ func (v *View) writeNext(d *page.Document) {
 			if at == axis.low {
 				side = "below"
 			}
-			items = append(items, fmt.Sprintf("%s %s %s: the best %s lies at the edge of the values that were tried.",
-				page.InlineCode(dim.Key), side, page.Plain(dim.Cell(*best)), v.one()))
+			items = append(items, fmt.Sprintf("%s %s %s: the best one lies at the edge of the values that were tried.",
+				page.InlineCode(dim.Key), side, page.Plain(dim.Cell(*best))))
 		}
 	}
 	if len(items) > 0 {

@@ -472,7 +472,7 @@ func TestFailuresAreGrouped(t *testing.T) {
 	v.writeFailures(&d)
 	for _, want := range []string{"### grpo epoch 1 step 2: loss is nan\n", "All of them have `lr=10`, and no finished job has.",
 		"\n````\nred\ndone\n```\n" + strings.Repeat("x", 200) + " …\nbell\n````\n",
-		"### no space left\n", "run resume SWEEP_FOLDER"} {
+		"### no space left\n"} {
 		if !strings.Contains(d.B.String(), want) {
 			t.Errorf("no %q in\n%s", want, d.B.String())
 		}

@@ -65,16 +65,9 @@ func (v *View) writeSettings(d *page.Document) {
 		table.Column(">infeasible", func(s *setting) string { return fmt.Sprintf("%d/%d", s.Infeasible, s.Results) })
 	}
 	if v.Count(func(j sweeps.Job) bool { return j.Seconds > 0 }) > 0 {
-		table.Column(">time of a run", func(s *setting) string { return v.meanTime(s, func(j sweeps.Job) float64 { return j.Seconds }) })
-	}
-	stepped := v.Count(func(j sweeps.Job) bool { return v.trainingSeconds(j) > 0 }) > 0
-	if stepped {
-		table.Column(">of it, steps", func(s *setting) string { return v.meanTime(s, v.trainingSeconds) })
+		table.Column(">time of a run", meanTime)
 	}
 	d.Table(table.Header, table.Rows)
-	if stepped {
-		d.Paragraph("A run's time beside its steps is loading, validation, baselines and its own report.")
-	}
 	if len(shown) < len(v.settings) {
 		d.Paragraph("These are the best %d of %s.", len(shown), page.Plural(len(v.settings), "setting"))
 	}
@@ -110,29 +103,18 @@ func (v *View) startWords(s *setting) string {
 	return text
 }
 
-// meanTime is the mean of seconds over the finished jobs of a setting, a dash where they are not known.
-func (v *View) meanTime(s *setting, of func(sweeps.Job) float64) string {
+// meanTime is the mean time of the finished jobs of a setting, a dash where it is not known.
+func meanTime(s *setting) string {
 	var seconds []float64
 	for _, j := range s.Jobs {
-		if x := of(j); j.State == record.StateDone && x > 0 {
-			seconds = append(seconds, x)
+		if j.State == record.StateDone && j.Seconds > 0 {
+			seconds = append(seconds, j.Seconds)
 		}
 	}
 	if len(seconds) == 0 {
 		return "–"
 	}
 	return page.Duration(stat.Mean(seconds))
-}
-
-// trainingSeconds are those of a job's steps. The others are loading, validation, baselines and its own report.
-func (v *View) trainingSeconds(j sweeps.Job) float64 {
-	sum := 0.0
-	if s := v.summaries[j.Number]; s != nil {
-		for _, p := range s.Phases {
-			sum += p.Seconds
-		}
-	}
-	return sum
 }
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.
@@ -202,9 +184,7 @@ func (v *View) writeFailures(d *page.Document) {
 	}
 	d.Heading(2, "Failures")
 	failed := v.Count(func(j sweeps.Job) bool { return j.State == record.StateFailed })
-	d.Paragraph("%s failed, with %s. This runs %s again:", page.Plural(failed, "job"), page.Plural(len(groups), "cause"),
-		page.Verb(failed, "it", "them"))
-	d.Code("run resume SWEEP_FOLDER")
+	d.Paragraph("%s failed, with %s.", page.Plural(failed, "job"), page.Plural(len(groups), "cause"))
 	told := 0
 	for i, jobs := range groups {
 		if i == sweeps.MaxFailures {

@@ -189,10 +189,5 @@ func TestSweepWithoutAReader(t *testing.T) {
 			!strings.Contains(f.caption, "nothing scores its selections") {
 			t.Errorf("learning curves: %+v", f)
 		}
-		said := strings.Contains(v.Report(nil), "By the recorded reward of these checkpoints on val another setting stands first: `rce.lr=1e-4` "+
-			"with 0.5017 against 0.4017. `checkpoint.best.metric=val_recorded_reward` chooses")
-		if said != (second > 0.4) {
-			t.Errorf("the second setting has %g: said %v\n%s", second, said, v.Report(nil))
-		}
 	}
 }

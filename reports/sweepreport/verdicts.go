@@ -65,22 +65,6 @@ func (v *View) rankings() int {
 	return n*(n-1)/2 + 2*n
 }
 
-// otherOrder says which setting the verdicts' score would put first, where that is not the objective's choice; "" elsewhere. On other
-// questions than those of val no key would choose by it.
-func (v *View) otherOrder() string {
-	t := v.verdicts
-	if t == nil || t.Split != "val" || v.Opt.Objectives[0].Name == "val_"+t.Metric {
-		return ""
-	}
-	name, highest, first := t.Highest()
-	if highest == first {
-		return ""
-	}
-	return fmt.Sprintf("By the %s of these checkpoints on val another setting stands first: %s with %s against %s. "+
-		"`checkpoint.best.metric=val_%s` chooses checkpoints, jobs and settings by that.", page.Plain(results.MetricName(t.Metric)), name,
-		page.Sig(highest, 4), page.Sig(first, 4), t.Metric)
-}
-
 func (v *View) writeVerdicts(d *page.Document) {
 	t := v.verdicts
 	if t == nil {

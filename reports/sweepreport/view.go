@@ -21,6 +21,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
 
@@ -88,14 +89,6 @@ func newView(dir string, jobs []sweeps.Job, opt sweeps.Options) *View {
 	return v
 }
 
-// one is what can be the best: a setting where jobs repeat one with other seeds.
-func (v *View) one() string {
-	if v.HasSeeds() {
-		return "setting"
-	}
-	return "job"
-}
-
 // Report returns report.md with the plots that could be drawn: the answers to what was asked, if anything was, then the rest.
 func (v *View) Report(drawn []sweepFigure) string { return v.document(drawn).Text() }
 
@@ -109,7 +102,8 @@ func (v *View) document(drawn []sweepFigure) *page.Document {
 	var d page.Document
 	d.Heading(1, "%s", page.Plain(title))
 	drawn = slices.Clone(drawn)
-	slices.SortStableFunc(drawn, func(a, b sweepFigure) int { return cmp.Compare(order(a), order(b)) })
+	later := func(f sweepFigure) int { return stats.BoolInt(f.Figure.Name != curvesName) } // the learning curves are seen at once
+	slices.SortStableFunc(drawn, func(a, b sweepFigure) int { return later(a) - later(b) })
 	first := min(1, len(drawn))
 	for _, write := range []func(*page.Document){
 		v.writeAnswers, v.writeSummary, v.writeMethods, v.writeBest, func(d *page.Document) { writeFigures(d, drawn[:first]) }, v.writeVerdicts,
@@ -141,9 +135,6 @@ func (v *View) writeSummary(d *page.Document) {
 	if len(parts) > 0 {
 		d.Paragraph("%s.", page.Capital(strings.Join(parts, ", ")))
 	}
-	if len(v.Jobs) == 0 {
-		d.Paragraph("**This sweep has no jobs yet.**")
-	}
 	if waiting := v.Count(func(j sweeps.Job) bool { return !sweeps.Ended(j.State) }); waiting > 0 {
 		text := fmt.Sprintf("**This sweep has not ended:** %s.", v.States(func(s string) bool { return !sweeps.Ended(s) }))
 		if v.Count(func(j sweeps.Job) bool { return j.State == sweeps.StateLost }) > 0 {
@@ -151,9 +142,6 @@ func (v *View) writeSummary(d *page.Document) {
 		}
 		d.Paragraph("%s If its controller is gone, this goes on with the sweep and runs no finished job again:", text)
 		d.Code("run resume SWEEP_FOLDER")
-		if len(v.answers) > 0 {
-			d.Paragraph("The answers compare the seeds that both sides of a question have.")
-		}
 	}
 	if len(v.Common) > 0 {
 		d.Paragraph("All jobs have %s.", page.CodeList(v.Common))
@@ -230,14 +218,6 @@ func (v *View) writePlots(d *page.Document, figures []sweepFigure) {
 	writeFigures(d, figures)
 }
 
-// order puts the figure first that a page shows at once: the learning curves, where there are some.
-func order(f sweepFigure) int {
-	if f.Figure.Name == curvesName {
-		return 0
-	}
-	return 1
-}
-
 func writeFigures(d *page.Document, figures []sweepFigure) {
 	for _, f := range figures {
 		fmt.Fprintf(&d.B, "![%s](%s/%s.png)\n\n", f.alt, runreport.PlotsFolder, f.Figure.Name)
@@ -278,7 +258,6 @@ func (v *View) writeRepeat(d *page.Document) {
 		}
 		rows = append(rows, []string{name, cell})
 	}
-	row("data", func(s *record.Summary) string { return s.Data.Name })
 	row("device", func(s *record.Summary) string { return s.Device })
 	for _, name := range slices.Sorted(maps.Keys(all[0].Versions)) {
 		if name != "config" { // differs between settings by design
@@ -290,29 +269,13 @@ func (v *View) writeRepeat(d *page.Document) {
 }
 
 func (v *View) writeAdvice(d *page.Document) {
-	var items []string
-	if v.Opt.Study == nil && v.Leading() != nil && v.Count(v.Feasible) > 1 && len(v.Opt.Objectives) == 1 {
-		extreme := "largest"
-		if v.Opt.Objectives[0].Minimize {
-			extreme = "smallest"
-		}
-		items = append(items, fmt.Sprintf("The best of several %ss is a little lucky: its number is the %s of several noisy ones. Run "+
-			"the best setting with new seeds before relying on it.", v.one(), extreme))
-	}
-	if v.HasSeeds() && !v.Unranked {
-		items = append(items, "± is the standard deviation over seeds; the intervals in each job's report are over questions.")
-	}
-	if v.Count(func(j sweeps.Job) bool { return j.State == record.StatePruned }) > 0 {
-		items = append(items, "A pruned job was stopped early: its value is the one that it had reached, is compared with no finished "+
-			"job, and enters no mean.")
-	}
 	if len(v.notes) > 0 {
 		d.Heading(2, "Not in this report")
 		d.List(v.notes...)
 	}
-	if len(items) > 0 {
+	if v.Count(func(j sweeps.Job) bool { return j.State == record.StatePruned }) > 0 {
 		d.Heading(2, "How to read this")
-		d.List(items...)
+		d.Paragraph("A pruned job was stopped early: its value is the one that it had reached, is compared with no finished job, and enters no mean.")
 	}
 }
 

@@ -43,7 +43,7 @@ func (v *View) writeBest(d *page.Document) {
 	} else if v.Count(func(j sweeps.Job) bool { return sweeps.Ended(j.State) }) > 0 {
 		d.Paragraph("**No job has a result yet.** No finished job left a finite %s.", page.Plain(v.Opt.Objectives[0].Name))
 	}
-	if v.HasSeeds() && lead != "" {
+	if v.HasSeeds() && v.Tied() > 0 {
 		d.Paragraph("%s", v.luck())
 	}
 }

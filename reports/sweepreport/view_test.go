@@ -2,6 +2,7 @@ package sweepreport
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,5 +218,19 @@ func TestSweepVerdictsCountTheRanking(t *testing.T) {
 		if text := d.B.String(); !strings.Contains(text, "corrected for the "+page.Plural(want, "comparison")) {
 			t.Errorf("%s: %d comparisons are not named in\n%s", objective, want, text)
 		}
+	}
+}
+
+// Jobs with metrics of their own have no leader, and no spread of one metric over seeds.
+func TestOwnMetricsHaveNoLuck(t *testing.T) {
+	var jobs []sweeps.Job
+	for i, value := range []float64{0.5, 0.6, 0.1, 0.2} {
+		jobs = append(jobs, sweeps.Job{Number: i, State: record.StateDone, Objectives: []float64{value, math.NaN()},
+			Overrides: []string{fmt.Sprintf("grpo.lr=1e-%d", 3+i/2), fmt.Sprintf("seed=%d", i%2)}})
+	}
+	report := PageOf(t.TempDir(), jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}, {Name: "val_loss", Minimize: true}},
+		Mixed: true}).Report(nil)
+	if !strings.Contains(report, "**No winner.** The jobs are not ranked") || strings.Contains(report, "Seeds alone") {
+		t.Errorf("%s", report)
 	}
 }

@@ -79,7 +79,8 @@ func TestFindingsOfOneCause(t *testing.T) {
 
 // A report says which policy the KL of a phase is measured against.
 func TestReportNamesTheReferenceOfKL(t *testing.T) {
-	run := &record.Run{Dir: t.TempDir(), Epochs: []record.Row{{Phase: "grpo", Epoch: 1, Fields: map[string]any{"kl": 0.1, "kl_reference": "init"}}}}
+	run := &record.Run{Dir: t.TempDir(), Epochs: []record.Row{{Phase: "grpo", Epoch: 1,
+		Fields: map[string]any{"kl": 0.1, "kl_reference": "init"}}}}
 	text, err := ReportOf(run)
 	if err != nil || !strings.Contains(text, "Its KL is that to the initial policy, in nats per sequence.") {
 		t.Errorf("%v in\n%s", err, text)

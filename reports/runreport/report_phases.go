@@ -96,9 +96,9 @@ func epochTable(run *record.Run, phase string) (*page.Lines[record.Row], int) {
 		format      func(float64) string
 	}
 	columns := []column{
-		{"loss", "loss", sig4}, {"val_loss", "val loss", sig4}, {"kl", "KL", nats3}, {"kl_per_token", "per token", nats3}, {"val_kl", "val KL", nats3}, {"kl_beta", "β", sig3},
-		{"mean_ratio", "ratio", sig4}, {"clip_fraction", "clipped", page.Percent}, {"temperature", "τ", sig3},
-		{"effective_sample_size", "sample size", sig3},
+		{"loss", "loss", sig4}, {"val_loss", "val loss", sig4}, {"kl", "KL", nats3}, {"kl_per_token", "per token", nats3},
+		{"val_kl", "val KL", nats3}, {"kl_beta", "β", sig3}, {"mean_ratio", "ratio", sig4}, {"clip_fraction", "clipped", page.Percent},
+		{"temperature", "τ", sig3}, {"effective_sample_size", "sample size", sig3},
 		{"signal_share", "signal", page.Percent}, {"signal_share_top_k", "after top-k", page.Percent}, {"grad_norm", "grad norm", sig3},
 		{"mean_reward", "group reward", sig4}, {"val_reward", "val reward", sig4}, {"val_accuracy", "val accuracy", sig4},
 		{"val_recorded_reward", "val recorded reward", sig4},
@@ -108,8 +108,7 @@ func epochTable(run *record.Run, phase string) (*page.Lines[record.Row], int) {
 			if c.name == "mean_reward" {
 				columns[i].title = "reward"
 				columns = slices.Insert(columns, i+1, column{"reward_std", "group std", sig3}, column{"completion_length", "length", sig3},
-					column{"truncated_share", "cut", page.Percent},
-					column{"entropy", "entropy", sig3})
+					column{"truncated_share", "cut", page.Percent}, column{"entropy", "entropy", sig3})
 				break
 			}
 		}

@@ -35,7 +35,8 @@ func TestTheRewardsFormula(t *testing.T) {
 		"results":       {text, formula + ". Its terms, before their weights:\n\n| term | weight | initial policy | after sft (epoch 2) | "},
 		"a term":        {text, "\n| vqa | 1 | 0 | 0.328 | 0.485 | 0.485 |\n"},
 		"a user's term": {text, "\n| external (`python3 score.py`) | 0.5 | 0.250 |"},
-		"console":       {strings.ReplaceAll(end.String(), "\n  ", " "), formula + ": vqa 0 → 0.485, external 0.250 → 0.250, format 0 → 1.000.\n"},
+		"console": {strings.ReplaceAll(end.String(), "\n  ", " "),
+			formula + ": vqa 0 → 0.485, external 0.250 → 0.250, format 0 → 1.000.\n"},
 	} {
 		if !strings.Contains(of.text, of.want) {
 			t.Errorf("%s: no %q in\n%s", name, of.want, of.text)

@@ -79,7 +79,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	return page.Plain(answer), entries
 }
 
-// behindVerdict are sentences for who asks further: what the selector asked the reader for, and which look at its questions the verdict was.
+// behindVerdict are sentences for who asks further: what the selector asked the reader for, and which look at its questions this was.
 func behindVerdict(run *record.Run, s *record.Summary, stages []record.StageResult) []string {
 	stage := PlannedResult(stages)
 	if stage == nil {

@@ -275,7 +275,8 @@ func (v *View) writeAdvice(d *page.Document) {
 	}
 	if v.Count(func(j sweeps.Job) bool { return j.State == record.StatePruned }) > 0 {
 		d.Heading(2, "How to read this")
-		d.Paragraph("A pruned job was stopped early: its value is the one that it had reached, is compared with no finished job, and enters no mean.")
+		d.Paragraph("A pruned job was stopped early: its value is the one that it had reached, is compared with no finished job, and enters " +
+			"no mean.")
 	}
 }
 

@@ -228,8 +228,8 @@ func TestOwnMetricsHaveNoLuck(t *testing.T) {
 		jobs = append(jobs, sweeps.Job{Number: i, State: record.StateDone, Objectives: []float64{value, math.NaN()},
 			Overrides: []string{fmt.Sprintf("grpo.lr=1e-%d", 3+i/2), fmt.Sprintf("seed=%d", i%2)}})
 	}
-	report := PageOf(t.TempDir(), jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}, {Name: "val_loss", Minimize: true}},
-		Mixed: true}).Report(nil)
+	objectives := []sweeps.Objective{{Name: "val_reward"}, {Name: "val_loss", Minimize: true}}
+	report := PageOf(t.TempDir(), jobs, sweeps.Options{Objectives: objectives, Mixed: true}).Report(nil)
 	if !strings.Contains(report, "**No winner.** The jobs are not ranked") || strings.Contains(report, "Seeds alone") {
 		t.Errorf("%s", report)
 	}

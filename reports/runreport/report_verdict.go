@@ -85,7 +85,25 @@ func behindVerdict(run *record.Run, s *record.Summary, stages []record.StageResu
 	if stage == nil {
 		return nil
 	}
-	return plainWords([]string{s.Data.Scorer.Sentence(), lookAt(run, stage)})
+	return plainWords([]string{s.Data.Scorer.Sentence(), lookAt(run, stage), judgedOn(run, s, stage)})
+}
+
+// judgedOn says for a reader who did not make the run how the policy was trained and on what it was judged.
+func judgedOn(run *record.Run, s *record.Summary, stage *record.StageResult) string {
+	if len(s.Phases) == 0 {
+		return ""
+	}
+	phases := list.Map(s.Phases, func(p record.PhaseSummary) string {
+		return fmt.Sprintf("%s (%s)", p.Name, page.Plural(p.Epochs, "epoch"))
+	})
+	questions := fmt.Sprintf("%s (%s), which entered no choice", page.Plural(stage.Queries, run.InItsWords("held-out question")), stage.Split)
+	if stage.Split == "val" {
+		questions = page.Plural(stage.Queries, run.InItsWords("validation question"))
+		if stage.Policy == record.PolicyBest {
+			questions += ", by which its checkpoint was chosen too"
+		}
+	}
+	return fmt.Sprintf("The run trained through %s and was judged on %s.", strings.Join(phases, ", then "), questions)
 }
 
 // plainWords are the sentences that say something, safe in markdown.

@@ -108,6 +108,13 @@ func (l *loader) beams() error {
 // keys are those of the file, for the reference's split.
 func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 	b := l.bundle
+	union := slices.Clone(online.IDs)
+	if records != nil {
+		union = append(union, records.IDs...)
+	}
+	slices.Sort(union)
+	union = slices.Compact(union)
+	b.findBlank(union)
 	var isVal map[int64]bool
 	switch {
 	case valSet != nil:
@@ -124,12 +131,7 @@ func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 		}
 		isVal = val
 	default:
-		union := slices.Clone(online.IDs)
-		if records != nil {
-			union = append(union, records.IDs...)
-		}
-		slices.Sort(union)
-		isVal = split.ByID(slices.Compact(union), b.image, l.opt.TrainRatio, l.opt.SplitSeed)
+		isVal = split.ByID(union, b.image, l.opt.TrainRatio, l.opt.SplitSeed)
 	}
 	train := func(s *Set, name string) *Set {
 		if s == nil {

@@ -92,3 +92,42 @@ func TestBeamsKnowTheirPictures(t *testing.T) {
 		t.Errorf("the pool of query 1 is %v (%v), want no question about a held-out picture", b.RCE.Pool(byID(b.RCE)[1]), err)
 	}
 }
+
+// A picture of most queries is a placeholder: none for the split, for pools and for clusters. The other pictures stay.
+func TestAPictureOfMostQueriesIsNone(t *testing.T) {
+	var beams, eval []string
+	for id := range 16 { // rows 16 to 19 are of no query
+		about := func(image, last int) string {
+			return fmt.Sprintf(`"%d":{"query":{"image_id":%d},"candidate_pool_ids":[16,17,%d],"pointer_candidates":[{"pointer":[16,17],%s}]}`,
+				id, image, last, traj)
+		}
+		picture := 0
+		if id >= 10 {
+			picture = id / 2 // 10 and 11, 12 and 13, 14 and 15
+		}
+		beams, eval = append(beams, about(picture, (id+1)%16)), append(eval, about(0, 18))
+	}
+	b, err := loadContent(t, "{"+strings.Join(beams, ",")+"}", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := b.Val.Len(); n != 4 && n != 5 { // a fifth of 16, and one more where the last is half of a picture
+		t.Errorf("%d validation queries, want 4 or 5", n)
+	}
+	held := heldOutRows(b)
+	for i := range b.RCE.Len() {
+		if id := b.RCE.IDs[i]; id < 9 && !held[int32(id+1)] && b.RCE.PoolSize(i) != 3 {
+			t.Errorf("the pool of query %d is %v: it lost a question with the placeholder", id, b.RCE.Pool(i))
+		}
+	}
+	if b.Cluster(0) != "" || b.Cluster(10) != "5" || b.Cluster(11) != "5" {
+		t.Errorf("clusters %q, %q and %q, want none, 5 and 5", b.Cluster(0), b.Cluster(10), b.Cluster(11))
+	}
+	alone := filepath.Join(t.TempDir(), "eval.json")
+	write(t, alone, "{"+strings.Join(eval, ",")+"}")
+	opt := testOptions()
+	opt.Eval.Beams, opt.Embeddings = &alone, ptr(writeTable(t, t.TempDir(), 20))
+	if b, err = Load(opt); err != nil || b.Cluster(0) != "" {
+		t.Errorf("evaluation alone: cluster %q (%v), want none", b.Cluster(0), err)
+	}
+}

@@ -42,11 +42,23 @@ func (it *Items) at(row int) item {
 
 // image returns the picture of a row, by its line of items.jsonl, else by its record in a beam file.
 func (b *Bundle) image(row int) (int64, bool) {
-	if x := b.Items.at(row); x.pictured {
-		return x.image, true
+	x := b.Items.at(row)
+	if !x.pictured {
+		x.image, x.pictured = b.images[int64(row)]
 	}
-	image, ok := b.images[int64(row)]
-	return image, ok
+	return x.image, x.pictured && (b.blank == nil || x.image != *b.blank)
+}
+
+// findBlank finds a picture of most of some queries: it is none, for the split, for pools and for clusters.
+func (b *Bundle) findBlank(ids []int64) {
+	n := map[int64]int{}
+	for _, id := range ids {
+		if im, ok := b.image(int(id)); ok {
+			if n[im]++; n[im] > max(1, len(ids)/2) {
+				b.blank = &im
+			}
+		}
+	}
 }
 
 // Cluster returns the cluster of a row's question: its image, or the value of the key Options.Cluster; "" if unknown.

@@ -57,6 +57,7 @@ type Bundle struct {
 	HeldOut     string             // what left the training pools (data.pool.held_out), in a sentence; "" = nothing to say
 
 	images  map[int64]int64 // of queries by row, as beam files say
+	blank   *int64          // the picture that findBlank found
 	cluster string          // Options.Cluster
 }
 
@@ -91,6 +92,9 @@ func Load(opt Options) (*Bundle, error) {
 			"here: take data=beams data.beams=FILE with rl_data", *f, opt.Name)
 	}
 	b := l.bundle
+	if b.All == nil && b.Eval != nil { // nothing was split
+		b.findBlank(b.Eval.IDs)
+	}
 	drop := opt.Pool.HeldOut == "drop" && !opt.Compat
 	if opt.Sealed != nil && !opt.OpenSealed {
 		if !drop {
@@ -233,8 +237,8 @@ func (l *loader) eval(beams, reader string) error {
 		}
 	}
 	b := l.bundle
+	b.EvalName = splitName(cmp.Or(reader, beams))
 	if reader == "" {
-		b.EvalName = splitName(beams)
 		b.Eval, err = l.fileSet(b.EvalName, f)
 		return err
 	}
@@ -243,7 +247,6 @@ func (l *loader) eval(beams, reader string) error {
 		return err
 	}
 	l.addAnswers(r)
-	b.EvalName = splitName(reader)
 	b.Eval, err = l.readerSet(b.EvalName, r, f)
 	return err
 }

@@ -91,6 +91,7 @@ func (l *loader) okvqa() error {
 		}
 	}
 
+	b.findBlank(reader.IDs)
 	val := split.ByImage(reader.IDs, b.image, opt.ValRatio, opt.SplitSeed)
 	held := func(i int) bool { return val[base.IDs[i]] }
 	b.All = base.named("all")

@@ -2,11 +2,15 @@ package lvlm
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
+	"fulcrum/internal/webapi"
 )
 
 // completions is OpenAI's /v1/completions of a server that honours echo with logprobs. It reads texts only.
@@ -20,8 +24,8 @@ type completionsBody struct {
 	Echo        bool     `json:"echo"`
 	LogProbs    int      `json:"logprobs,omitempty"`
 	Stop        []string `json:"stop,omitempty"`
-	Repetition  int      `json:"repetition_penalty"`           // 1 = none, as vllm's
-	Repeat      int      `json:"repeat_penalty"`               // the same at llama-cpp-python, where it is 1.1 by itself
+	Repetition  int      `json:"repetition_penalty,omitempty"` // 1 = none, as vllm's
+	Repeat      int      `json:"repeat_penalty,omitempty"`     // the same at llama-cpp-python, where it is 1.1 by itself
 	Special     *bool    `json:"add_special_tokens,omitempty"` // those that the tokenizer puts before a text
 }
 
@@ -33,11 +37,39 @@ func (s completions) body(p Prompt) (completionsBody, error) {
 		}
 	}
 	text, err := s.rendering.whole(p)
-	b := completionsBody{Model: s.model, Prompt: text, Repetition: 1, Repeat: 1}
-	if s.rendering.tokens != nil && s.rendering.lacks(s.rendering.tokens.Encode(text)) == 0 {
+	b := completionsBody{Model: s.model, Prompt: text, Repetition: 1 - s.refused[0], Repeat: 1 - s.refused[1]}
+	if s.begun || s.rendering.tokens != nil && s.rendering.lacks(s.rendering.tokens.Encode(text)) == 0 {
 		b.Special = new(false) // the template has written them
 	}
 	return b, err
+}
+
+// learn finds which penalties the server refuses to be told, and whether it begins a prompt once more that the template has begun.
+func (s completions) learn(ctx context.Context, p Prompt) error {
+	e, err := s.score(ctx, p)
+	if status, ok := errors.AsType[*webapi.StatusError](err); ok && (status.Code == http.StatusBadRequest || status.Code == 422) {
+		for i, name := range []string{"repetition_penalty", "repeat_penalty"} {
+			if s.refused[i] == 0 && strings.Contains(string(status.Said), name) {
+				s.refused[i] = 1
+				s.notes = append(s.notes, "it takes no "+name+": answers are those under its own")
+				return s.learn(ctx, p)
+			}
+		}
+	}
+	if err != nil || s.rendering.tokens != nil {
+		return err
+	}
+	text, err := s.rendering.whole(p)
+	begin := e.tokens[0].text
+	if rest, ok := strings.CutPrefix(text, begin); begin == "" || len(e.tokens) < 2 || e.tokens[1].text != begin || !ok ||
+		strings.HasPrefix(rest, begin) {
+		return err
+	}
+	if s.begun {
+		return fmt.Errorf("its prompts begin with %q twice, by itself and by lvlm.template: take it out of the template", begin)
+	}
+	s.begun = true
+	return s.learn(ctx, p)
 }
 
 func (s completions) scoring(p Prompt) (string, any, error) { return s.scoringText(p, "") }

@@ -125,8 +125,11 @@ func picture(c color.RGBA, margin int) (string, error) {
 	return dataURL(b.Bytes()), err
 }
 
-// learn finds the text that ends a turn where only the server knows its template.
+// learn finds the text that ends a turn where only the server knows its template, and what completions should ask otherwise.
 func (s *server) learn(ctx context.Context, p Prompt) error {
+	if c, ok := s.protocol.(completions); ok {
+		return c.learn(ctx, p)
+	}
 	v, ok := s.protocol.(vllm)
 	if !ok || s.rendering.ending != "" {
 		return nil

@@ -35,6 +35,8 @@ type server struct {
 	known  Likelihood // of the probe
 
 	teacher bool     // only the answer's places are scored
+	refused [2]int   // 1: the penalty that completions is not told
+	begun   bool     // completions: the template begins a prompt as the server would
 	notes   []string // of the probe, for the log
 }
 
@@ -74,13 +76,19 @@ func (s *server) named(err error) error {
 	return fmt.Errorf("lvlm.backend=%s at %s: %w", s.opt.Backend, s.client.Address(), err)
 }
 
-// introduce asks for the names of models and of the program. A server that is up tells them at once: one that never comes to the
-// end of its answer does not keep a job waiting.
+// introduce asks for the names of models and of the program. A server that is up tells them at once, or that it is busy: one that never
+// comes to the end of its answer does not keep a job waiting.
 func (s *server) introduce(ctx context.Context) error {
-	const patience = 3 * time.Second
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("refused: no whole list of models (/v1/models) in %v", patience))
-	defer cancel()
-	said, err := s.get(ctx, "/v1/models")
+	var said []byte
+	err := webapi.Retry(ctx, s.patience(), func(ctx context.Context) (err error) {
+		const patience = 10 * time.Second
+		ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("refused: no whole list of models (/v1/models) in %v", patience))
+		defer cancel()
+		if said, err = s.client.Do(ctx, http.MethodGet, "/v1/models", nil); err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return err
+	})
 	var list struct {
 		Data []struct {
 			ID   string `json:"id"`
@@ -118,11 +126,13 @@ func (s *server) introduce(ctx context.Context) error {
 			s.id.Revision = m.Root
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
 	for _, path := range []string{"/version", "/server_info", "/get_server_info"} {
 		var info struct {
 			Version string `json:"version"`
 		}
-		if said, err := s.get(ctx, path); err == nil && json.Unmarshal(said, &info) == nil && info.Version != "" {
+		if said, err := s.client.Do(ctx, http.MethodGet, path, nil); err == nil && json.Unmarshal(said, &info) == nil && info.Version != "" {
 			s.id.Engine += " " + info.Version
 			break
 		}
@@ -214,14 +224,6 @@ func (s *server) answer(ctx context.Context, p Prompt, top int) (greedy, error) 
 	return g, err
 }
 
-func (s *server) get(ctx context.Context, path string) (said []byte, err error) {
-	err = webapi.Retry(ctx, s.patience(), func(ctx context.Context) error {
-		said, err = s.client.Do(ctx, http.MethodGet, path, nil)
-		return err
-	})
-	return said, err
-}
-
 // post sends a request when its turn has come, as often as it takes.
 func (s *server) post(ctx context.Context, path string, body any) (said []byte, err error) {
 	data, ok := body.([]byte)
@@ -237,16 +239,16 @@ func (s *server) post(ctx context.Context, path string, body any) (said []byte, 
 		if err == nil {
 			err = s.client.Whole(said)
 		}
-		var status *webapi.StatusError
-		s.throttle.exit(errors.As(err, &status) && (status.Code == http.StatusTooManyRequests || status.Code == http.StatusServiceUnavailable))
+		status, ok := errors.AsType[*webapi.StatusError](err)
+		s.throttle.exit(ok && status.Busy())
 		return err
 	})
 	return said, s.explain(err)
 }
 
 func (s *server) patience() webapi.Patience {
-	return webapi.Patience{Timeout: time.Duration(s.opt.Timeout * float64(time.Second)), Retries: s.retries, Backoff: s.backoff,
-		What: "no answer"}
+	return webapi.Patience{Timeout: time.Duration(s.opt.Timeout * float64(time.Second)), Retries: s.retries,
+		Busy: s.opt.Retries, Backoff: s.backoff, What: "no answer"}
 }
 
 // explain adds what to do to a refusal.

@@ -1,10 +1,13 @@
 package lvlm
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"math"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -199,10 +202,10 @@ func TestEndlessModelsAreRefused(t *testing.T) {
 		wg.Go(func() {
 			start := time.Now()
 			_, err := Open(t.Context(), opt, nil)
-			if err == nil || !strings.Contains(err.Error(), "refused: no whole list of models (/v1/models) in 3s") {
+			if err == nil || !strings.Contains(err.Error(), "refused: no whole list of models (/v1/models) in 10s") {
 				t.Errorf("%s: got %v", lie, err)
 			}
-			if d := time.Since(start); d > promised(5*time.Second) {
+			if d := time.Since(start); d > promised(12*time.Second) {
 				t.Errorf("%s: refused after %v", lie, d)
 			}
 		})
@@ -277,22 +280,26 @@ func TestBadPrompts(t *testing.T) {
 	}
 }
 
-// A busy server is probed once more.
+// A server that is busy, or still loads its model, is waited for as in the middle of a job.
 func TestProbeOfABusyServer(t *testing.T) {
-	stand, busy := &Server{Kind: "vllm"}, 0
+	stand, busy := &Server{Kind: "vllm", Loading: 1}, 0
 	opt := serve(t, stand)
 	stand.Refuse = func(n int) (int, http.Header) {
-		if n != 4 {
+		if n < 4 || n > 5 {
 			return 0, nil
 		}
 		busy++
 		return http.StatusTooManyRequests, http.Header{"Retry-After": {"0"}}
 	}
 	scorer, err := Open(t.Context(), opt, nil)
-	if err != nil || busy != 1 {
+	if err != nil || busy != 2 || stand.Loading != 0 {
 		t.Fatalf("busy %d times: %v", busy, err)
 	}
 	scorer.Close()
+	stand.Loading, opt.Retries = 2, 1
+	if _, err := Open(t.Context(), opt, nil); err == nil || !strings.Contains(err.Error(), "2 attempts: status 503") {
+		t.Errorf("a server that stays busy: %v", err)
+	}
 }
 
 // A server that has too much to do is asked less at a time, as it asks for, and every answer comes.
@@ -499,6 +506,50 @@ func TestPromptsBeginOnce(t *testing.T) {
 		got, err := scorer.Score(t.Context(), []Prompt{p})
 		if want := truth(t, "sglang", p); err != nil || fmt.Sprintf("%.9f", got[0].LogProbs) != fmt.Sprintf("%.9f", want) {
 			t.Errorf("got %v, %v, want %v", got, err, want)
+		}
+	}
+}
+
+// So it is where the template alone is here; the server is asked for a prompt as it reads it.
+func TestTemplatesAloneBeginOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "chat.jinja")
+	if err := os.WriteFile(path, []byte("<|im_start|>"+plainTemplate), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	p := prompts("", 1)
+	var want string
+	for _, begins := range []string{"", "unless told", "always"} {
+		opt := serve(t, &Server{Kind: "completions", Begins: begins})
+		opt.Template = &path
+		scorer, err := Open(t.Context(), opt, nil)
+		if begins == "always" {
+			if err == nil || !strings.Contains(err.Error(), `begin with "<|im_start|>" twice, by itself and by lvlm.template`) {
+				t.Errorf("got %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer scorer.Close()
+		got, err := scorer.Score(t.Context(), p)
+		if want = cmp.Or(want, fmt.Sprint(got)); err != nil || fmt.Sprint(got) != want {
+			t.Errorf("%q: got %v, %v, want %v", begins, got, err, want)
+		}
+	}
+}
+
+// A server that takes no field that it does not know is asked without the penalties, once it has said so, and the log says that.
+func TestStrictServers(t *testing.T) {
+	for strict, notes := range map[string]int{"repeat_penalty": 1, "repetition_penalty repeat_penalty": 2} {
+		stand := &Server{Kind: "completions", Strict: strings.Fields(strict)}
+		scorer, err := Open(t.Context(), serve(t, stand), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", strict, err)
+		}
+		defer scorer.Close()
+		if _, err := scorer.Answer(t.Context(), prompts("", 1)); err != nil || len(scorer.Notes) != notes || stand.Penalised > 0 != (notes == 2) {
+			t.Errorf("%s: notes %q, %d penalised, %v", strict, scorer.Notes, stand.Penalised, err)
 		}
 	}
 }

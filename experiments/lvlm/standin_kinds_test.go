@@ -278,6 +278,11 @@ func (s *Server) sglang(r request) (any, error) {
 
 // completions is POST /v1/completions.
 func (s *Server) completions(r request) (any, error) {
+	for _, name := range s.Strict {
+		if map[string]int{"repetition_penalty": r.Repetition, "repeat_penalty": r.Repeat}[name] != 0 {
+			return nil, refusal{http.StatusUnprocessableEntity, fmt.Sprintf("[{'type': 'extra_forbidden', 'loc': ('body', '%s')}]", name)}
+		}
+	}
 	if r.Echo && s.Lie == "refuses to score" {
 		return nil, refusal{http.StatusBadRequest, "Only no echo is supported"}
 	}

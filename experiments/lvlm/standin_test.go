@@ -34,6 +34,8 @@ type Server struct {
 	Teacher bool          // chosen tokens can be scored (vllm)
 	Folded  bool          // prompt_token_ids has images unexpanded (vllm)
 	Begins  string        // puts a token before a prompt: always, unless told (completions); "" = never
+	Strict  []string      // fields that it refuses, one at a time (completions)
+	Loading int           // lists of models for which it is too early: it counts down
 	Wait    time.Duration // that each answer takes
 	Lie     string        // one of Faults or Occasional, or the next three
 	// a truncated body: each seventh answer is cut; endless models, no models: its list of models never ends, or never begins
@@ -160,6 +162,10 @@ func (s *Server) serve(r *http.Request) (any, error) {
 	if r.Method == http.MethodGet {
 		switch r.URL.Path {
 		case "/v1/models":
+			if s.Loading > 0 {
+				s.Loading--
+				return nil, refusal{http.StatusServiceUnavailable, "Loading model"}
+			}
 			return map[string]any{"object": "list", "data": []any{map[string]any{"id": s.name(), "object": "model", "root": "/models/toy"}}}, nil
 		case map[string]string{"vllm": "/version", "sglang": "/get_server_info"}[s.Kind]:
 			return map[string]any{"version": "9.8.7"}, nil
@@ -220,6 +226,7 @@ type request struct {
 	LogProbs       any      `json:"logprobs"`
 	TopLogProbs    int      `json:"top_logprobs"`
 	Repetition     int      `json:"repetition_penalty"`
+	Repeat         int      `json:"repeat_penalty"`
 	Special        *bool    `json:"add_special_tokens"`
 	Text           string   `json:"text"`
 	Images         []string `json:"image_data"`

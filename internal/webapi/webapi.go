@@ -106,6 +106,11 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.text }
 
+// Busy reports whether the server has too much to do, or still loads its model.
+func (e *StatusError) Busy() bool {
+	return e.Code == http.StatusTooManyRequests || e.Code == http.StatusServiceUnavailable
+}
+
 // ExplainKey adds to a refusal for want of a key which key of the configuration names the variable that holds one; env is that variable,
 // nil where none is named. A server without keys that forbids something (403) forbids what it has not enabled, as vLLM does.
 func ExplainKey(err error, key string, env *string) error {
@@ -185,6 +190,7 @@ func (p Permanent) Unwrap() error { return p.Err }
 type Patience struct {
 	Timeout time.Duration                   // of one attempt
 	Retries int                             // further attempts
+	Busy    int                             // of them, where the server is busy, if more
 	Backoff time.Duration                   // before the first of them; doubles with each
 	What    string                          // that a time-out says is missing: "no scores for 3 items"
 	Turn    func(ctx context.Context) error // waits until an attempt may begin, which its Timeout does not count; nil = at once
@@ -213,15 +219,18 @@ func Retry(ctx context.Context, p Patience, try func(ctx context.Context) error)
 		case late:
 			err = fmt.Errorf("%s within timeout_seconds=%v: %w", p.What, p.Timeout.Seconds(), err)
 		}
-		if errors.As(err, &forGood) || p.Retries == 0 {
-			return err
-		}
-		if n > p.Retries {
-			return fmt.Errorf("%d attempts: %w", n, err)
-		}
-		pause := wait
+		pause, retries := wait, p.Retries
 		if status, ok := errors.AsType[*StatusError](err); ok {
 			pause = max(pause, min(status.Wait, p.Timeout))
+			if status.Busy() {
+				retries = max(retries, p.Busy)
+			}
+		}
+		if errors.As(err, &forGood) || retries == 0 {
+			return err
+		}
+		if n > retries {
+			return fmt.Errorf("%d attempts: %w", n, err)
 		}
 		select {
 		case <-time.After(pause):

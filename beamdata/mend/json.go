@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ import (
 // What is mended, worded as what is done; %d is the number of records.
 const (
 	mark    = "byte order mark removed"
-	wrapped = "list taken out of the object around it"
+	wrapped = "records taken out of the object around them"
 	quoted  = "string ids made numbers (records: %d)"
 	bare    = "single values put into lists (records: %d)"
 	flat    = "single beams put into lists of beams (records: %d)"
@@ -111,21 +112,32 @@ func (p *pass) edit(what string, from, to int64, text string) {
 	p.edits = append(p.edits, edit{what, p.record, from, to, text})
 }
 
-// read goes over an object of queries, a list of records, records one a line, or {"data": [{…}, …]}.
+// within matches an object of queries inside of another object.
+var within = regexp.MustCompile(`^\x{FEFF}?\s*\{\s*"[^"]*[^"\d][^"]*"\s*:\s*\{\s*"\d+"\s*:`)
+
+// read goes over an object of queries, a list of records, records one a line, {"data": [{…}, …]} or {"data": {"0": {…}, …}}.
 func (p *pass) read() (err error) {
 	switch isList := p.s.Peek() == '['; {
 	case isList:
 		err = p.s.List(p.entry)
-	case p.keys == nil:
+	case p.keys == nil && !within.Match(p.text):
 		err = p.s.Object(p.query)
-	case len(p.keys) == 1 && !conversation.Fits(p.keys):
-		done := p.s.Offset() // behind what is taken out
-		err = p.s.Object(func([]byte) error {
-			if p.s.Peek() != '[' {
+	case p.keys == nil || len(p.keys) == 1 && !conversation.Fits(p.keys):
+		done, n := p.s.Offset(), 0 // behind what is taken out; values
+		err = p.s.Object(func(key []byte) (err error) {
+			c := p.s.Peek()
+			if n++; n > 1 {
+				p.refused[wrapped] = fmt.Sprintf("%q stands beside the queries", key)
+			}
+			if n > 1 || c != '[' && c != '{' {
 				return p.s.Skip()
 			}
 			p.edit(wrapped, done, p.s.Offset(), "")
-			err := p.s.List(p.entry)
+			if c == '[' {
+				err = p.s.List(p.entry)
+			} else {
+				err = p.s.Object(p.query)
+			}
 			done = p.s.Offset()
 			return err
 		})

@@ -148,13 +148,16 @@ func (o Options) open(path string) (file, columns, error) {
 		return nil, none, err
 	}
 	c, err := o.choose(has)
-	if err != nil {
-		return nil, none, fmt.Errorf("%s: %w", path, err)
-	}
-	if p, ok := f.(parquetFile); ok && o.ID == nil { // nobody asked for the id: one that cannot be read is none
-		if _, err := p.Column(c.id); err != nil {
+	if p, ok := f.(parquetFile); ok { // what nobody asked for and cannot be read is none
+		if flat, unfit := o.choose(p.Flat()); unfit == nil {
+			c, err = flat, nil
+		}
+		if _, unread := p.Column(c.id); unread != nil && o.ID == nil {
 			c.id = ""
 		}
+	}
+	if err != nil {
+		return nil, none, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, c, nil
 }

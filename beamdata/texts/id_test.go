@@ -38,3 +38,20 @@ func TestParquetIDs(t *testing.T) {
 		}
 	}
 }
+
+// A pair of columns that cannot be read leaves its place to one that can.
+func TestParquetPairs(t *testing.T) {
+	var b bytes.Buffer
+	fields := []parquet.Field{{Name: "source", Kind: parquet.Number}, {Name: "target", Kind: parquet.Text},
+		{Name: "document", Kind: parquet.Text}, {Name: "summary", Kind: parquet.Text}}
+	if err := parquet.Write(&b, fields, slices.Values([][]any{{0.5, "t", "long", "short"}})); err != nil {
+		t.Fatal(err)
+	}
+	set, err := openTest(t, filepath.Join(write(t, map[string]string{"x.parquet": b.String()}), "x.parquet"), func(*Options) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := set.Sample(0); err != nil || s.Text() != "long" || s.Reference != "short" {
+		t.Errorf("got %+v, %v, want document and summary", s, err)
+	}
+}

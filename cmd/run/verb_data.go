@@ -38,7 +38,7 @@ run data inspect PATH [--json] [--fix OUT] [data.KEY=VALUE ...]
 Reports what a beam file, embedding table, reward table, or a file of conversations, texts or records_icl holds,
 and the first fault for which a run would refuse it (exit code 1), with the keys of data=beams that follow.
 --fix writes a corrected copy of PATH into the new folder OUT and reports on that: byte order marks, transposed tables, ids in quotes,
-single values for lists and lists inside of an object are mended; what has two readings is named and left. If files name pictures, give
+single values for lists and data inside of an object are mended; what has two readings is named and left. If files name pictures, give
 the folder that holds both.
 `,
 		flags: f,

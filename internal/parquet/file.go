@@ -167,6 +167,15 @@ func (p *File) Columns() []string {
 	return list.Map(p.leaves, func(l leaf) string { return l.name })
 }
 
+// Flat returns those of them that Column reads.
+func (p *File) Flat() []string {
+	return list.Map(list.Filter(p.leaves, leaf.flat), func(l leaf) string { return l.name })
+}
+
+func (l leaf) flat() bool {
+	return !l.measure && (l.kind == format.ByteArray || l.kind == format.Int32 || l.kind == format.Int64)
+}
+
 // Column returns a column of text or whole numbers. The first call reads the headers of its pages.
 func (p *File) Column(name string) (*Column, error) {
 	p.mu.Lock()
@@ -179,7 +188,7 @@ func (p *File) Column(name string) (*Column, error) {
 		return nil, registry.Unknown("column", name, p.Columns())
 	}
 	l := p.leaves[at]
-	if l.measure || l.kind != format.ByteArray && l.kind != format.Int32 && l.kind != format.Int64 {
+	if !l.flat() {
 		return nil, fmt.Errorf("column %s: want text or whole numbers, not nested", name)
 	}
 	one := func([]*string) int { return 1 }

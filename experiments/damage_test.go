@@ -273,6 +273,8 @@ func TestOutputsReplaceRegularFilesOnly(t *testing.T) {
 	if err := os.Symlink(pipe, link); err != nil {
 		t.Fatal(err)
 	}
+	noWeights := filepath.Join(at, "w.safetensors")
+	write(t, noWeights, "none")
 	predict := tiny("task=predict", "init.checkpoint="+dir)
 	for _, tc := range []struct {
 		args []string
@@ -281,6 +283,7 @@ func TestOutputsReplaceRegularFilesOnly(t *testing.T) {
 		{append(slices.Clone(predict), "predict.out="+pipe), "this is a pipe"},
 		{append(slices.Clone(predict), "predict.out="+link), "this is a pipe"},
 		{append(slices.Clone(predict), "predict.out=/dev/null"), "this is a device"},
+		{append(slices.Clone(predict), "predict.out=/dev/null", "init.checkpoint="+noWeights), "this is a device"}, // told before they are read
 		{[]string{"report", dir, dir, "--html", pipe}, "is a pipe"},
 		{[]string{"checkpoint", "export", dir, "--format", "pt", "--force", "--out", link}, "is a pipe"},
 	} {

@@ -143,3 +143,18 @@ func TestRewardProgramsAreRemembered(t *testing.T) {
 	write(t, script, text)
 	mustRun(t, "resume", dir)
 }
+
+// A file that is not there is told before a folder is made, and before anybody asks for the model.
+func TestInferReadsBeforeItAsks(t *testing.T) {
+	runtest.NeedsAnnexes(t)
+	dir := t.TempDir()
+	records := filepath.Join(dir, "records.jsonl")
+	write(t, records, `{"id": 1, "question": "q", "answers": ["a"]}
+{"id": 2, "question": "q", "answers": ["a"], "split": "val"}`)
+	r := run(t, "task=infer", "data.records_icl="+records, "infer.predictions=nowhere.jsonl", "lvlm.backend=vllm",
+		"lvlm.url=http://127.0.0.1:9", "infer.out="+filepath.Join(dir, "new", "x.json"), "hydra.run.dir="+folder(t))
+	refused(t, r, 2, "nowhere.jsonl: no such file: set infer.predictions to an existing one")
+	if _, err := os.Stat(filepath.Join(dir, "new")); err == nil {
+		t.Error("the folder of infer.out is left behind")
+	}
+}

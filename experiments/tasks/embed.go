@@ -127,10 +127,10 @@ func (e *embedding) partPath() string { return e.out + ".part" }
 func (e *embedding) read() (err error) {
 	o := embedOf(e.job.Config)
 	inputs := map[string]*string{"embed.in": o.In, "data.records_icl": e.job.Config.Data.RecordsICL}
-	if err := PrepareOut("embed.out", e.out, inputs); err != nil {
+	if e.set, err = openRecords(e.job, o.In); err != nil {
 		return err
 	}
-	if e.set, err = openRecords(e.job, o.In); err != nil {
+	if err := PrepareOut("embed.out", e.out, inputs); err != nil {
 		return err
 	}
 	for _, f := range e.set.Overlap() {

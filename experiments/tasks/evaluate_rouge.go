@@ -82,10 +82,6 @@ func evaluateRouge(ctx context.Context, j *job.Job, out string) error {
 	if err != nil {
 		return err
 	}
-	if n := list.Count(references, func(x idText) bool { return !text.RougeHas(x.text) }); n > 0 {
-		j.Log.Warnf("%s: %d of %d references have no word of ASCII letters or digits, which alone ROUGE counts: they score 0",
-			*opt.References, n, len(references))
-	}
 	predictions, missing, err := matchTexts(opt, predictions, references)
 	if err != nil {
 		return err
@@ -93,6 +89,10 @@ func evaluateRouge(ctx context.Context, j *job.Job, out string) error {
 	target := make(map[string]string, len(references))
 	for _, x := range references {
 		target[x.id] = x.text
+	}
+	if n := list.Count(predictions, func(x idText) bool { return !text.RougeHas(target[x.id]) }); n > 0 {
+		j.Log.Warnf("%s: %d of %d references have no word of ASCII letters or digits, which alone ROUGE counts: they score 0",
+			*opt.References, n, len(predictions))
 	}
 	lines := make([]rougeLine, len(predictions))
 	err = parallel.Each(ctx, len(lines), 0, func(i int) error {

@@ -211,6 +211,8 @@ func TestEvaluateRougeInputs(t *testing.T) {
 		{"the missing left out", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=skip"}, 0,
 			"1 of 2 references have no prediction: they are left out"},
 		{"no word that counts", good, strings.ReplaceAll(good, `"b"`, `"日本語"`), nil, 0, "1 of 2 references have no word of ASCII letters"},
+		{"no word that counts among those that are scored", good, strings.ReplaceAll(good, `"b"`, `"日本語"`) + `{"id": 3, "text": "日本語"}`,
+			[]string{"evaluate.missing=skip"}, 0, "1 of 2 references have no word of ASCII letters"},
 		{"the missing count as empty", `{"id": 2, "text": "b"}`, good, []string{"evaluate.missing=zero"}, 0, "they score 0"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

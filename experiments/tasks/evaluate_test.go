@@ -194,6 +194,14 @@ func TestEvaluateInputs(t *testing.T) {
 			refused(t, r, tc.code, tc.want)
 		})
 	}
+	t.Run("a file that is not there is told before a folder is made", func(t *testing.T) {
+		made := filepath.Join(t.TempDir(), "new")
+		r, _ := evaluate(t, `[]`, "evaluate.annotations=nowhere.json", "evaluate.out="+filepath.Join(made, "x.json"))
+		refused(t, r, 2, "nowhere.json: no such file")
+		if _, err := os.Stat(made); err == nil {
+			t.Error("the folder of evaluate.out is left behind")
+		}
+	})
 	t.Run("both files are asked for at once", func(t *testing.T) {
 		r := run(t, "task=evaluate", "hydra.run.dir="+folder(t))
 		if r.Code != 2 || !strings.Contains(r.Stderr, "evaluate.results=FILE") || !strings.Contains(r.Stderr, "evaluate.annotations=FILE") {

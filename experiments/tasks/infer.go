@@ -80,18 +80,11 @@ func infer(ctx context.Context, j *job.Job) error {
 	o := *inferOf(j.Config)
 	out := option.Or(o.Out, filepath.Join(j.Dir, "results.json"))
 	inputs := map[string]*string{"infer.predictions": o.Predictions, "infer.embeddings": o.Embeddings, "infer.beams": o.Beams}
-	if err := PrepareOut("infer.out", out, inputs); err != nil {
-		return err
-	}
 	set, err := openRecords(j, nil)
 	if err != nil {
 		return err
 	}
-	scorer, err := openKept(ctx, j)
-	if err != nil {
-		return err
-	}
-	c := &chooser{InferOptions: o, set: set, scorer: scorer, seed: j.Config.Seed, table: cmp.Or(o.Embeddings, j.Config.Data.Embeddings),
+	c := &chooser{InferOptions: o, set: set, seed: j.Config.Seed, table: cmp.Or(o.Embeddings, j.Config.Data.Embeddings),
 		chunk: lvlmOf(j.Config).Batch}
 	if lvlmOf(j.Config).Backend != "local" {
 		c.chunk = 16 * lvlmOf(j.Config).Concurrency // enough that few requests wait for the last of a chunk
@@ -100,6 +93,14 @@ func infer(ctx context.Context, j *job.Job) error {
 	if err := c.read(); err != nil {
 		return err
 	}
+	if err := PrepareOut("infer.out", out, inputs); err != nil {
+		return err
+	}
+	scorer, err := openKept(ctx, j)
+	if err != nil {
+		return err
+	}
+	c.scorer = scorer
 	for _, note := range c.notes {
 		j.Log.Warnf("infer: %s", note)
 	}

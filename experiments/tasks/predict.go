@@ -60,6 +60,15 @@ func predict(ctx context.Context, j *job.Job) error {
 	if set == nil || set.Len() == 0 {
 		return usage.Errorf("predict.split=%s: data.name=%s has no such queries", opt.Split, bundle.Name)
 	}
+	path := option.Or(opt.Out, filepath.Join(j.Dir, "predictions.jsonl"))
+	from, _ := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint) // it is there, or the run had not begun
+	inputs := map[string]*string{"the checkpoint": &from}
+	for _, file := range filesOf(j.Config) {
+		inputs["what is read, "+file] = &file
+	}
+	if err := PrepareOut("predict.out", path, inputs); err != nil {
+		return err
+	}
 	policy, err := workload.OpenPointer(j, bundle)
 	if err != nil {
 		return err
@@ -75,15 +84,6 @@ func predict(ctx context.Context, j *job.Job) error {
 	}
 	j.Begun = true
 	j.Holder.Heed()
-	path := option.Or(opt.Out, filepath.Join(j.Dir, "predictions.jsonl"))
-	from, _ := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint) // the policy is open
-	inputs := map[string]*string{"the checkpoint": &from}
-	for _, file := range filesOf(j.Config) {
-		inputs["what is read, "+file] = &file
-	}
-	if err := PrepareOut("predict.out", path, inputs); err != nil {
-		return err
-	}
 	src := pointer.NewSource(set)
 	batch := workload.EvalBatch(set)
 	err = stream(path, func(encode func(any) error) error {

@@ -69,6 +69,9 @@ func (t *textTask) do(ctx context.Context) (err error) {
 		return usage.Errorf("%s.in=%s: found a JSON list, want JSON lines, one object a line: `jq -c '.[]' %s > FILE.jsonl`", t.name,
 			t.in, program.Quoted(t.in))
 	}
+	if err := PrepareOut(t.name+".out", t.out, map[string]*string{t.name + ".in": &t.in}); err != nil {
+		return err
+	}
 	if t.model, err = workload.OpenTextModel(t.job, t.generate); err != nil {
 		return err
 	}
@@ -82,9 +85,6 @@ func (t *textTask) do(ctx context.Context) (err error) {
 
 // lines answers the lines of in.
 func (t *textTask) lines(ctx context.Context, in io.Reader) error {
-	if err := PrepareOut(t.name+".out", t.out, map[string]*string{t.name + ".in": &t.in}); err != nil {
-		return err
-	}
 	t.job.Begun = true
 	t.job.Holder.Heed()
 	var bad []badLine

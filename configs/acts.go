@@ -316,7 +316,13 @@ func (c *Composed) Belongs(key string) string {
 	if n := len(choices); n > 1 {
 		choices = []string{strings.Join(choices[:n-1], ", ") + " or " + choices[n-1]}
 	}
-	return key + " belongs to " + strings.Join(choices, "")
+	belongs := key + " belongs to " + strings.Join(choices, "")
+	_, last, _ := strings.Cut(key, ".")
+	here := list.Filter(c.base.schema.elsewhere(last, last, root), func(path string) bool { return c.base.schema.acts(root, path) })
+	if n := len(here); n > 0 && n < 3 && strings.HasPrefix(choices[0], "task=") { // of generate.temperature: grpo.sample_temperature
+		belongs += " (here: " + strings.Join(here, ", ") + ")"
+	}
+	return belongs
 }
 
 // String returns the setting as the user has typed it, or its key.

@@ -71,6 +71,10 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 				return []string{parent + "." + near}
 			}
 		}
+		inside := f.below(func(c *field) bool { return c.key == last && (root == nil || s.acts(root, c.path)) }) // rce.schedule
+		if len(inside) == 1 {
+			return inside
+		}
 	} else if near, ok := registry.Nearest(last, s.root.keys()); ok && parent == "" {
 		return []string{near}
 	}

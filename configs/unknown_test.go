@@ -27,6 +27,9 @@ type unknownRoot struct {
 	Adapter unknownTerm `koanf:"adapter"`
 	Rewards struct {
 		Judge unknownTerm `koanf:"judge"`
+		Ramp  struct {
+			Schedule string `koanf:"schedule"`
+		} `koanf:"ramp"`
 	} `koanf:"rewards"`
 }
 
@@ -70,6 +73,7 @@ func TestUnknownKeys(t *testing.T) {
 		{"another section's key", "lora.lr=1", "unknown key lora.lr (did you mean grpo.lr?)"},
 		{"a key of no section", "lora.policy=1", "unknown key lora.policy (did you mean policy?)"},
 		{"part of a name, where that itself does nothing", "lora.top=1", "unknown key lora.top (did you mean grpo.sample_top?)"},
+		{"a key further inside its section", "rewards.schedule=1", "unknown key rewards.schedule (did you mean rewards.ramp.schedule?)"},
 		{"a section with two letters swapped", "rewards.jugde.weight=1", "unknown key rewards.jugde.weight (did you mean rewards.judge.weight?)"},
 		{"a key below a value", "lora.rank.of=1", "unknown key lora.rank.of: lora.rank has no keys of its own, it takes an integer"},
 		{"a section's other name", "sft.learning_rate=1", "unknown key sft.learning_rate (did you mean sft.lr?)"},

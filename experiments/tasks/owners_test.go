@@ -54,6 +54,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{vl + "task=generate generate.in=/in rewards.vqa.weight=1", "rewards.vqa.weight belongs to task=train"},
 		{vl + "lvlm.path=/model", "lvlm.path belongs to policy=pointer, task=beams, task=icl or task=infer"},
 		{"generate.in=/in", "generate.in belongs to task=generate"},
+		{vl + "generate.temperature=1", "generate.temperature belongs to task=generate (here: rce.sample_temperature, grpo.sample_temperature)"},
 		{"predict.beam_size=3", "predict.beam_size belongs to task=predict"},
 		{"seq2seq.path=/model task=evaluate evaluate.results=/r evaluate.annotations=/a",
 			"seq2seq.path belongs to policy=seq2seq task=generate, policy=seq2seq task=predict, policy=seq2seq task=score or " +
@@ -82,7 +83,8 @@ func TestKeysWithoutEffect(t *testing.T) {
 			"grpo.kl.target_max=0.2 has no effect: grpo.kl.target_max acts where grpo.kl.controller is not fixed"},
 		{"task=icl data=icl_shapes icl.model=icl_shapes_model rce.epochs=2 vl.max_pixels=99 beams.shots=2 encoder.path=/m " +
 			"embed.modality=image selector=v2 data.embeddings=/e", ""},
-		{"task=icl data=icl_shapes icl.model=icl_shapes_model generate.temperature=1", "generate.temperature belongs to task=generate"},
+		{"task=icl data=icl_shapes icl.model=icl_shapes_model generate.temperature=1",
+			"generate.temperature belongs to task=generate (here: selector.temperature)"},
 		{"task=embed data=vqa data.root=/vqa encoder.path=/m data.split_seed=1",
 			"data.split_seed belongs to task=icl, task=predict or task=train"},
 	} {

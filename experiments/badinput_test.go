@@ -39,6 +39,8 @@ func TestBadInput(t *testing.T) {
 		{"a missing embedding table", small([]string{"data=beams", good[1], "data.embeddings=/nowhere/e.npy"}), 2,
 			[]string{"/nowhere/e.npy", "data.embeddings"}},
 		{"a beam file cut short", small([]string{"data=beams", "data.beams=" + notBeams, good[2]}), 1, []string{notBeams}},
+		{"one cut short, before one that is missing", small([]string{"data=beams", "data.beams=" + notBeams, good[2],
+			"data.eval.beams=/nowhere/e.json"}), 1, []string{notBeams}},
 		{"an embedding table that is none", small([]string{"data=beams", good[1], "data.embeddings=" + beamFile}), 1, []string{beamFile}},
 		{"a beam file that is none", small([]string{"data=beams", "data.beams=" + embFile, good[2]}), 1, []string{embFile}},
 		{"an unknown key names the nearest", tiny("grpo.kl.bta=1"), 2, []string{"bta", "grpo.kl.beta"}},

@@ -62,15 +62,15 @@ func linesOf(i tensorfile.Input, lines []string) []string {
 	return list.Filter(lines, func(line string) bool { return strings.HasPrefix(line, i.Name()+" ") })
 }
 
-// Unchanged returns err, of a task, or the better reason that a mapped file has changed under it, or that one which the settings name was
-// not there: a mistake in them.
+// Unchanged returns err, of a task, or the better reason that a mapped file has changed under it. An error about a file that the settings
+// name and that is not there is a mistake in them.
 func Unchanged(j *job.Job, err error) error {
 	changed, ok := errors.AsType[*tensorfile.ChangedError](err)
 	if !ok && !errors.As(tensorfile.Changed(), &changed) {
 		absent := func(path string) bool {
-			_, err := os.Stat(path)
+			_, missing := os.Stat(path)
 			found, _ := filepath.Glob(path) // of a pattern
-			return errors.Is(err, fs.ErrNotExist) && len(found) == 0
+			return errors.Is(missing, fs.ErrNotExist) && len(found) == 0 && strings.Contains(err.Error(), path)
 		}
 		if err != nil && !j.Begun && !errors.Is(err, context.Canceled) && slices.ContainsFunc(filesOf(j.Config), absent) {
 			return &configs.Error{Msg: err.Error()} // no usage.Error: the job of a sweep keeps its folder

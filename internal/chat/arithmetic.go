@@ -29,7 +29,11 @@ func times(_ *exec.Evaluator, params *exec.VarArgs) *exec.Value {
 	case left.IsFloat() || right.IsFloat():
 		return exec.AsValue(numberOf(left) * numberOf(right))
 	}
-	return exec.AsValue(int(numberOf(left)) * int(numberOf(right)))
+	x, y := wholeOf(left), wholeOf(right)
+	if x != 0 && x*y/x != y {
+		exceed("%d times %d", x, y)
+	}
+	return exec.AsValue(x * y)
 }
 
 // divides is divide as a template calls it, with the line that it stands on.
@@ -60,33 +64,43 @@ func divide(operator string, left, right *exec.Value) (any, error) {
 	if y == 0 {
 		return nil, fmt.Errorf("%s by zero", operator)
 	}
-	whole := !left.IsFloat() && !right.IsFloat()
-	switch operator {
-	case "/":
+	switch whole := !left.IsFloat() && !right.IsFloat(); {
+	case operator == "/":
 		return x / y, nil
-	case "//":
-		if x = math.Floor(x / y); whole {
-			return int(x), nil
-		}
-		return x, nil
+	case operator == "//" && !whole:
+		return math.Floor(x / y), nil
+	case operator == "//":
+		x, y := wholeOf(left), wholeOf(right)
+		rest := modulo(x%y, y)
+		return x/y - (rest-x%y)/y, nil // one less where the signs differ
+	case whole:
+		return modulo(wholeOf(left)%wholeOf(right), wholeOf(right)), nil
 	}
-	if rest := math.Mod(x, y); rest != 0 && rest < 0 != (y < 0) {
-		x = rest + y
-	} else {
-		x = rest
-	}
-	if whole {
-		return int(x), nil
-	}
-	return x, nil
+	return modulo(math.Mod(x, y), y), nil
 }
 
-// numberOf returns a number or a truth value, which counts as 0 or 1, as float64: exact for the counts of a template.
+// modulo gives the rest of a division by y the sign of y.
+func modulo[T int | float64](rest, y T) T {
+	if rest != 0 && rest < 0 != (y < 0) {
+		rest += y
+	}
+	return rest
+}
+
+// numberOf returns a number or a truth value, which counts as 0 or 1, as float64.
 func numberOf(v *exec.Value) float64 {
 	if v.IsBool() && v.Bool() {
 		return 1
 	}
 	return v.Float()
+}
+
+// wholeOf is numberOf of a whole number.
+func wholeOf(v *exec.Value) int {
+	if v.IsBool() {
+		return int(numberOf(v))
+	}
+	return v.Integer()
 }
 
 // natureOf names what a value is.

@@ -56,6 +56,7 @@ func TestHostileTemplates(t *testing.T) {
 		{"lists", "{{ " + nest("[", "1", "]", 50_000) + " }}", "in each other"},
 		{"blocks", nest("{% if true %}", "x", "{% endif %}", 4000), "in each other"},
 		{"loops in blocks", nest("{%- for a in [1] -%}", "x", "{%- endfor -%}", 3000), "in each other"},
+		{"more than a whole number holds", "{{ 9223372036854775807 * 2 }}", "9223372036854775807 times 2"},
 		{"not not not", "{{ " + strings.Repeat("not ", 30_000) + "1 }}", ""},
 		{"minus minus", "{{ " + strings.Repeat("- ", 60_000) + "1 }}", ""},
 		{"conditions in conditions", "{{ " + strings.Repeat("1 if 0 else ", 9000) + "1 }}", ""},
@@ -139,8 +140,8 @@ func TestHostileTemplates(t *testing.T) {
 func TestDivisionAsInJinja(t *testing.T) {
 	// jinja2.Template("{{ -7 // 2 }} …").render() of Jinja2 3.1
 	const source = "{{ -7 // 2 }} {{ 7 // -2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 6 % 3 }} {{ 7.5 % 2 }} {{ -7.5 // 2 }} {{ 7 / 2 }}" +
-		" {{ true % 2 }} {{ 2 + 7 // 2 * 3 % 5 }}"
-	const want = "-4 -4 2 -2 0 1.5 -4.0 3.5 1 6"
+		" {{ true % 2 }} {{ 2 + 7 // 2 * 3 % 5 }} {{ 9007199254740993 * 1 }} {{ 9007199254740993 // -1 }} {{ 9007199254740993 % 10 }}"
+	const want = "-4 -4 2 -2 0 1.5 -4.0 3.5 1 6 9007199254740993 -9007199254740993 3"
 	if got, err := renderHostile(t, source); got != want || err != nil {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}

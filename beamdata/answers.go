@@ -81,10 +81,7 @@ func (a *answers) prior(head, answer int32) float64 {
 
 // accuracies returns the official VQA accuracy of every answer that humans gave for the row.
 func (a *answers) accuracies(row int) map[int32]float64 {
-	total := int32(0)
-	for _, c := range a.byRow[row] {
-		total += c.count
-	}
+	total := list.Sum(a.byRow[row], func(c answerCount) int32 { return c.count })
 	out := make(map[int32]float64, len(a.byRow[row]))
 	for _, c := range a.byRow[row] {
 		out[c.answer] = vqaAccuracy(int(c.count), int(total))

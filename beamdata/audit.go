@@ -307,10 +307,8 @@ func (s *Set) evenly(i int) []int32 {
 // nearness returns the mean cosine of a query with some candidates.
 func (s *Set) nearness(query []float32, rows []int32) float64 {
 	const looks = 16
-	sum, at := 0.0, audit.Evenly(len(rows), looks)
-	for _, k := range at {
-		sum += recorded.Cosine(query, s.Table.Row(int(rows[k])))
-	}
+	at := audit.Evenly(len(rows), looks)
+	sum := list.Sum(at, func(k int) float64 { return recorded.Cosine(query, s.Table.Row(int(rows[k]))) })
 	return sum / float64(max(len(at), 1))
 }
 

@@ -86,10 +86,8 @@ func mostSimilar(s *Set, i, shots int) []int32 {
 
 // Nearness returns the mean cosine of query i with a selection from its pool.
 func (s *Set) Nearness(i int, positions []int32) float64 {
-	query, pool, sum := s.Table.Row(int(s.Row(i))), s.Pool(i), 0.0
-	for _, p := range positions {
-		sum += recorded.Cosine(query, s.Table.Row(int(pool[p])))
-	}
+	query, pool := s.Table.Row(int(s.Row(i))), s.Pool(i)
+	sum := list.Sum(positions, func(p int32) float64 { return recorded.Cosine(query, s.Table.Row(int(pool[p]))) })
 	return sum / float64(max(len(positions), 1))
 }
 

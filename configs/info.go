@@ -59,11 +59,7 @@ func table(b *strings.Builder, rows [][]string, tail string) {
 			width[i] = max(width[i], utf8.RuneCountInString(s))
 		}
 	}
-	n := 1 + len(tail)
-	for _, w := range width {
-		n += w + 3
-	}
-	rule := strings.Repeat("-", n) + "\n"
+	rule := strings.Repeat("-", 1+len(tail)+list.Sum(width, func(w int) int { return w + 3 })) + "\n"
 	for i, r := range rows {
 		for j, s := range r {
 			fmt.Fprintf(b, "| %-*s ", width[j], s)

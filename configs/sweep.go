@@ -36,10 +36,7 @@ func (e *elem) values(group func() ([]string, error)) ([]string, error) {
 	var out []string
 	switch e.kind {
 	case choiceSweep:
-		for _, x := range e.items {
-			out = append(out, x.reprint())
-		}
-		return out, nil // shuffle() has already reordered them
+		return list.Map(e.items, (*elem).reprint), nil // shuffle() has already reordered them
 	case rangeSweep:
 		start, step := decimalOf(e.rng[0].node), decimalOf(e.rng[2].node)
 		if step.Sign() == 0 {

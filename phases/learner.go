@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil/schedule"
 )
@@ -105,10 +106,7 @@ func (l *Learner) rate(step int) float64 { return l.lr * l.sched.At(step, l.tota
 func (l *Learner) land(f *flight) (m OptimizerMetrics, values [][]float64, err error) {
 	values = f.values()
 	lr := f.lr
-	loss, norm := 0.0, math.Sqrt(values[0][0]) // before clipping
-	for _, part := range values[2] {
-		loss += part
-	}
+	loss, norm := stat.Sum(values[2]), math.Sqrt(values[0][0]) // before clipping
 	if (notFinite(loss) || notFinite(norm)) && !l.env.AllowNonFinite {
 		l.Optimizer.Refused()
 		if notFinite(loss) {

@@ -176,10 +176,7 @@ func evaluate(policy, reference selector.Policy, src selector.Source, queries []
 func (v *Validation) join(passes []evaluated, data Data, text bool, reference selector.Policy) {
 	var steps []float64
 	var kl, advantage float64
-	n, length, cut := 0, 0, 0
-	for _, e := range passes {
-		n += len(e.Selections)
-	}
+	n, length, cut := list.Sum(passes, func(e evaluated) int { return len(e.Selections) }), 0, 0
 	for _, e := range passes {
 		v.Losses, steps, v.Advantages = append(v.Losses, e.Losses...), append(steps, e.Steps...), append(v.Advantages, e.Advantages...)
 		kl, advantage, length, cut = kl+e.KL, advantage+e.Advantage, length+e.Length, cut+e.Cut

@@ -2,6 +2,7 @@ package phases
 
 import (
 	"fulcrum/internal/ranks"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
 	"fulcrum/selector"
@@ -73,11 +74,7 @@ func (v *Validation) measureKL(by *ranks.Group, p, reference selector.Policy) er
 	if err != nil {
 		return err
 	}
-	sum := 0.0
-	for _, kl := range all {
-		sum += kl
-	}
-	v.setKL(sum, reference)
+	v.setKL(stat.Sum(all), reference)
 	return nil
 }
 

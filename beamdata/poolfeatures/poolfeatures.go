@@ -197,10 +197,7 @@ func (l *List) Describe(p *Pool) []float64 {
 	for i, f := range l.static {
 		clear(column)
 		f.Of(p, f.args, column)
-		mean := 0.0
-		for _, v := range column {
-			mean += v / float64(k)
-		}
+		mean := list.Sum(column, func(v float64) float64 { return v / float64(k) })
 		for j, v := range column {
 			out[j*c+2*i], out[j*c+2*i+1] = v, v-mean
 		}

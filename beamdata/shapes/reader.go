@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // Prior is the reader's closed-book knowledge: how often an answer was seen after a question's first
@@ -53,11 +55,7 @@ func (p *Prior) top(h string) string {
 
 // expected is the accuracy of an answer drawn from the prior.
 func (p *Prior) expected(h string, counts []AnswerCount) float64 {
-	sum := 0.0
-	for _, c := range counts {
-		sum += p.At(h, c.Answer) * vqaAccuracy(c.Count)
-	}
-	return roundTo(sum, 6)
+	return roundTo(list.Sum(counts, func(c AnswerCount) float64 { return p.At(h, c.Answer) * vqaAccuracy(c.Count) }), 6)
 }
 
 // The reader's trust in a demonstration, before exponentiation: a fixed function of the cosines of the
@@ -82,11 +80,10 @@ func trust(cosQuestion, cosImage float64, sameHead bool) float64 {
 
 // demoAccuracy is the expected VQA accuracy, on a question, of an answer drawn from a demonstration's ten.
 func demoAccuracy(demo, query []AnswerCount) float64 {
-	sum := 0.0
-	for _, d := range demo {
-		sum += float64(d.Count) / annotators * vqaAccuracy(countOf(query, d.Answer))
+	right := func(d AnswerCount) float64 {
+		return float64(d.Count) / annotators * vqaAccuracy(countOf(query, d.Answer))
 	}
-	return roundTo(sum, 4)
+	return roundTo(list.Sum(demo, right), 4)
 }
 
 func countOf(counts []AnswerCount, answer string) int {

@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/curves"
@@ -177,9 +178,7 @@ func sparkline(values []float64, width int) string {
 	means := make([]float64, width)
 	for i := range means {
 		part := values[i*len(values)/width : (i+1)*len(values)/width]
-		for _, x := range part {
-			means[i] += x / float64(len(part))
-		}
+		means[i] = list.Sum(part, func(x float64) float64 { return x / float64(len(part)) })
 	}
 	bars := []rune("▁▂▃▄▅▆▇█")
 	low, high := slices.Min(means), slices.Max(means)

@@ -237,10 +237,7 @@ func (w *textWorkload[P]) truth(src *prompts.Source[P], queries []int) preflight
 
 // total adds the terms of a reward up again.
 func (w *textWorkload[P]) total(terms map[string][]float64) float64 {
-	sum := 0.0
-	for _, t := range w.rewards.Terms {
-		sum += t.Weight * terms[t.Name][0]
-	}
+	sum := list.Sum(w.rewards.Terms, func(t reward.Term) float64 { return t.Weight * terms[t.Name][0] })
 	o := w.job.Config.Rewards
 	return math.Min(math.Max(o.Scale*sum, option.Or(o.ClipMin, math.Inf(-1))), option.Or(o.ClipMax, math.Inf(1)))
 }

@@ -59,11 +59,8 @@ func (w *textWorkload[P]) Largest(src selector.Source, n int) []int {
 		if err != nil {
 			continue
 		}
-		size := len(s.Text()) + len(s.Reference)
-		for _, c := range s.Completions {
-			size += len(c.Text)
-		}
-		all = append(all, sized{i, size})
+		size := list.Sum(s.Completions, func(c conversation.Recorded) int { return len(c.Text) })
+		all = append(all, sized{i, size + len(s.Text()) + len(s.Reference)})
 	}
 	slices.SortStableFunc(all, func(a, b sized) int { return cmp.Compare(b.size, a.size) })
 	return list.Map(all[:min(n, len(all))], func(s sized) int { return s.query })

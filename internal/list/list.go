@@ -64,6 +64,14 @@ func Count[T any](of []T, is func(T) bool) (n int) {
 	return n
 }
 
+// Sum returns the sum of what f makes of the elements, added in their order.
+func Sum[T any, N int | int32 | float64](of []T, f func(T) N) (sum N) {
+	for _, v := range of {
+		sum += f(v)
+	}
+	return sum
+}
+
 // Tally returns how often each element stands in a list.
 func Tally[T comparable](of []T) map[T]int {
 	out := map[T]int{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 )
 
 // Doctor watches one run. Make it with New; it is not safe for concurrent use.
@@ -321,10 +322,7 @@ func (d *Doctor) soon(c Check) Check {
 // mean is the mean of recent values.
 func (d *Doctor) mean(name string, c Check) (mean float64, ok bool) {
 	values, ok := d.recent(name, c)
-	for _, x := range values {
-		mean += x / float64(len(values))
-	}
-	return mean, ok
+	return list.Sum(values, func(x float64) float64 { return x / float64(len(values)) }), ok
 }
 
 // streak counts the steps in a row in which a condition holds and reports whether there are as many as that.

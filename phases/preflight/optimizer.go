@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -29,11 +30,7 @@ func momentsOf(phase phases.Phase) moments {
 
 // length is the L2 norm.
 func length(x []float32) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += float64(v) * float64(v)
-	}
-	return math.Sqrt(sum)
+	return math.Sqrt(list.Sum(x, func(v float32) float64 { return float64(v) * float64(v) }))
 }
 
 // exact is how far a norm may lie from what it should be, as a share of it: sums of float32 numbers are rounded.
@@ -101,11 +98,7 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 }
 
 func sum(x []float32) float64 {
-	s := 0.0
-	for _, v := range x {
-		s += float64(v)
-	}
-	return s
+	return list.Sum(x, func(v float32) float64 { return float64(v) })
 }
 
 func (p *probe) notClipped(norm, got, want float64) {

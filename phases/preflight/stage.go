@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
@@ -342,10 +343,7 @@ func (p *probe) shake() []float32 {
 	r, out, params := rng.New(p.seed, "preflight shake"), slices.Clone(p.start), p.policy.Params()
 	for _, name := range params.Names() {
 		from, to := params.Range(name)
-		squares := 0.0
-		for _, x := range out[from:to] {
-			squares += float64(x) * float64(x)
-		}
+		squares := list.Sum(out[from:to], func(x float32) float64 { return float64(x) * float64(x) })
 		std := float32(math.Max(least, relative*math.Sqrt(squares/float64(max(to-from, 1)))))
 		for i := from; i < to; i++ {
 			out[i] += std * float32(r.NormFloat64())

@@ -3,6 +3,7 @@ package vl
 import (
 	"fmt"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -122,11 +123,7 @@ func (m *Model) standing(prompt *processor.Prompt) (at []position, next int, err
 
 // cells is how many vectors a prompt's pictures have.
 func (m *Model) cells(p *processor.Prompt) int {
-	n := 0
-	for _, g := range append(gridsOf(p.Images), gridsOf(p.Videos)...) {
-		n += g.t * g.h * g.w / m.cfg.Vision.Cell()
-	}
-	return n
+	return list.Sum(append(gridsOf(p.Images), gridsOf(p.Videos)...), func(g grid) int { return g.t * g.h * g.w / m.cfg.Vision.Cell() })
 }
 
 // fillMedia computes the vectors of the rows' pictures.

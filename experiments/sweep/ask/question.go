@@ -189,11 +189,8 @@ func (q *question) plan(seeds int) string {
 }
 
 // spent is the job time so far, in seconds.
-func (q *question) spent() (total float64) {
-	for _, j := range q.jobs {
-		total += j.Seconds
-	}
-	return total
+func (q *question) spent() float64 {
+	return list.Sum(q.jobs, func(j ledger.Job) float64 { return j.Seconds })
 }
 
 // cost is the job time, in seconds, that so many seeds of each arm take beyond those trained.

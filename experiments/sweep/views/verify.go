@@ -13,6 +13,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweeps"
 	"fulcrum/reports/verify"
@@ -113,11 +114,7 @@ func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir st
 			differ(name, float64(x), float64(got))
 		}
 	}
-	epochs := 0
-	for _, phase := range summary.Phases {
-		epochs += phase.Epochs
-	}
-	if job.Epochs != epochs {
+	if epochs := list.Sum(summary.Phases, func(p record.PhaseSummary) int { return p.Epochs }); job.Epochs != epochs {
 		differ("epochs", job.Epochs, epochs)
 	}
 	return nil

@@ -2,6 +2,7 @@ package pixels
 
 import (
 	"fmt"
+	"fulcrum/internal/list"
 	"fulcrum/internal/recent"
 	"os"
 	"sync"
@@ -65,9 +66,5 @@ func (c *Cache) Get(key string, config Config, read func() (Patches, error)) (Pa
 
 // bytes is what a cache holds of p.
 func (p Patches) bytes() int {
-	n := 0
-	for _, frame := range p.frames {
-		n += len(frame.Pix)
-	}
-	return n
+	return list.Sum(p.frames, func(frame *RGB) int { return len(frame.Pix) })
 }

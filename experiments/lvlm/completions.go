@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 
 	"fulcrum/internal/jsonwords"
@@ -37,24 +36,20 @@ func (s completions) body(p Prompt) (completionsBody, error) {
 		}
 	}
 	text, err := s.rendering.whole(p)
-	b := completionsBody{Model: s.model, Prompt: text, Repetition: 1 - s.refused[0], Repeat: 1 - s.refused[1]}
+	b := completionsBody{Model: s.model, Prompt: text, Repetition: s.penalty, Repeat: s.penalty}
 	if s.begun || s.rendering.tokens != nil && s.rendering.lacks(s.rendering.tokens.Encode(text)) == 0 {
 		b.Special = new(false) // the template has written them
 	}
 	return b, err
 }
 
-// learn finds which penalties the server refuses to be told, and whether it begins a prompt once more that the template has begun.
+// learn finds whether the server refuses to be told a penalty, and whether it begins a prompt once more that the template has begun.
 func (s completions) learn(ctx context.Context, p Prompt) error {
 	e, err := s.score(ctx, p)
-	if status, ok := errors.AsType[*webapi.StatusError](err); ok && (status.Code == http.StatusBadRequest || status.Code == 422) {
-		for i, name := range []string{"repetition_penalty", "repeat_penalty"} {
-			if s.refused[i] == 0 && strings.Contains(string(status.Said), name) {
-				s.refused[i] = 1
-				s.notes = append(s.notes, "it takes no "+name+": answers are those under its own")
-				return s.learn(ctx, p)
-			}
-		}
+	if status, ok := errors.AsType[*webapi.StatusError](err); ok && s.penalty > 0 && strings.Contains(string(status.Said), "_penalty") {
+		s.penalty = 0
+		s.notes = append(s.notes, "it takes no repetition_penalty or repeat_penalty: answers are those under its own")
+		return s.learn(ctx, p)
 	}
 	if err != nil || s.rendering.tokens != nil {
 		return err

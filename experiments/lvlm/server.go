@@ -35,7 +35,7 @@ type server struct {
 	known  Likelihood // of the probe
 
 	teacher bool     // only the answer's places are scored
-	refused [2]int   // 1: the penalty that completions is not told
+	penalty int      // that completions is told: 1 = none; 0: it may be told nothing
 	begun   bool     // completions: the template begins a prompt as the server would
 	notes   []string // of the probe, for the log
 }
@@ -55,7 +55,7 @@ func dial(ctx context.Context, opt Options) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lvlm.%w", err)
 	}
-	s := &server{opt: opt, client: client, pictures: pictures{size: opt.ImageSize}, backoff: time.Second,
+	s := &server{opt: opt, client: client, pictures: pictures{size: opt.ImageSize}, backoff: time.Second, penalty: 1,
 		throttle: &throttle{most: float64(opt.Concurrency), bound: float64(opt.Concurrency)}}
 	s.protocol = map[string]protocol{"vllm": vllm{s}, "sglang": sglang{s}, "completions": completions{s}}[opt.Backend]
 	if s.rendering, err = openRendering(opt, fallback(opt.Backend)); err != nil {

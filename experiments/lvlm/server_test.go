@@ -541,14 +541,14 @@ func TestTemplatesAloneBeginOnce(t *testing.T) {
 
 // A server that takes no field that it does not know is asked without the penalties, once it has said so, and the log says that.
 func TestStrictServers(t *testing.T) {
-	for strict, notes := range map[string]int{"repeat_penalty": 1, "repetition_penalty repeat_penalty": 2} {
+	for _, strict := range []string{"repeat_penalty", "repetition_penalty repeat_penalty"} {
 		stand := &Server{Kind: "completions", Strict: strings.Fields(strict)}
 		scorer, err := Open(t.Context(), serve(t, stand), nil)
 		if err != nil {
 			t.Fatalf("%s: %v", strict, err)
 		}
 		defer scorer.Close()
-		if _, err := scorer.Answer(t.Context(), prompts("", 1)); err != nil || len(scorer.Notes) != notes || stand.Penalised > 0 != (notes == 2) {
+		if _, err := scorer.Answer(t.Context(), prompts("", 1)); err != nil || len(scorer.Notes) != 1 || stand.Penalised == 0 {
 			t.Errorf("%s: notes %q, %d penalised, %v", strict, scorer.Notes, stand.Penalised, err)
 		}
 	}

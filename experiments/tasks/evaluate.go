@@ -56,18 +56,8 @@ func evaluate(ctx context.Context, j *job.Job) error {
 		name = "rouge.jsonl"
 	}
 	out := option.Or(opt.Out, filepath.Join(j.Dir, name))
-	inputs := map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations,
-		"evaluate.questions": opt.Questions, "evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}
-	for _, key := range slices.Sorted(maps.Keys(inputs)) {
-		if path := inputs[key]; path != nil {
-			f, err := openNamed(*path, key)
-			if err != nil {
-				return err
-			}
-			f.Close()
-		}
-	}
-	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
+	if err := PrepareOut("evaluate.out", out, map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations,
+		"evaluate.questions": opt.Questions, "evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}); err != nil {
 		return err
 	}
 	switch opt.Metric {

@@ -67,12 +67,8 @@ func linesOf(i tensorfile.Input, lines []string) []string {
 func Unchanged(j *job.Job, err error) error {
 	changed, ok := errors.AsType[*tensorfile.ChangedError](err)
 	if !ok && !errors.As(tensorfile.Changed(), &changed) {
-		absent := func(path string) bool {
-			_, missing := os.Stat(path)
-			found, _ := filepath.Glob(path) // of a pattern
-			return errors.Is(missing, fs.ErrNotExist) && len(found) == 0 && strings.Contains(err.Error(), path)
-		}
-		if err != nil && !j.Begun && !errors.Is(err, context.Canceled) && slices.ContainsFunc(filesOf(j.Config), absent) {
+		blamed := func(path string) bool { return strings.Contains(err.Error(), path) && absent(path) }
+		if err != nil && !j.Begun && !errors.Is(err, context.Canceled) && slices.ContainsFunc(filesOf(j.Config), blamed) {
 			return &configs.Error{Msg: err.Error()} // no usage.Error: the job of a sweep keeps its folder
 		}
 		return err
@@ -81,6 +77,13 @@ func Unchanged(j *job.Job, err error) error {
 		return fmt.Errorf("%w and run this again", changed)
 	}
 	return fmt.Errorf("%w, and go on from the last state before that: %s", changed, program.OnFolder("resume", j.Dir))
+}
+
+// absent reports whether no file has a name, or fits a pattern.
+func absent(path string) bool {
+	_, err := os.Stat(path)
+	found, _ := filepath.Glob(path)
+	return errors.Is(err, fs.ErrNotExist) && len(found) == 0
 }
 
 // inputLine names a file for a saved state. It holds no path: the run's files may have moved.

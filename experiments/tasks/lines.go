@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/experiments/runfolder"
@@ -67,11 +69,13 @@ func eachLineOf(path, key string, use func(number int, line []byte) error) error
 
 // PrepareOut makes the folder of a file that is to be written, removes what a killed process has left of it there, and refuses anything
 // in its place but a file that is no input. key names the file's option, inputs the options of the files that are read, as far as they
-// are given.
+// are given: one that is not there is told first.
 func PrepareOut(key, path string, inputs map[string]*string) error {
-	for input, in := range inputs {
-		if in != nil && sameFile(*in, path) {
+	for _, input := range slices.Sorted(maps.Keys(inputs)) {
+		if in := inputs[input]; in != nil && sameFile(*in, path) {
 			return usage.Errorf("%s=%s: this is %s, which would be overwritten", key, path, input)
+		} else if in != nil && absent(*in) {
+			return usage.Errorf("%s: no such file: set %s to an existing one", *in, input)
 		}
 	}
 	if configs, _ := regular.Glob(filepath.Dir(path), "*config.json"); len(configs) > 0 && sameFile(path, path) && hffolder.Part(path) {

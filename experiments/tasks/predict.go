@@ -61,7 +61,10 @@ func predict(ctx context.Context, j *job.Job) error {
 		return usage.Errorf("predict.split=%s: data.name=%s has no such queries", opt.Split, bundle.Name)
 	}
 	path := option.Or(opt.Out, filepath.Join(j.Dir, "predictions.jsonl"))
-	from, _ := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint) // it is there, or the run had not begun
+	from, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint)
+	if err != nil {
+		return err
+	}
 	inputs := map[string]*string{"the checkpoint": &from}
 	for _, file := range filesOf(j.Config) {
 		inputs["what is read, "+file] = &file

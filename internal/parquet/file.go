@@ -169,11 +169,8 @@ func (p *File) Columns() []string {
 
 // Flat returns those of them that Column reads.
 func (p *File) Flat() []string {
-	return list.Map(list.Filter(p.leaves, leaf.flat), func(l leaf) string { return l.name })
-}
-
-func (l leaf) flat() bool {
-	return !l.measure && (l.kind == format.ByteArray || l.kind == format.Int32 || l.kind == format.Int64)
+	is := func(l leaf) bool { return !l.measure && (l.kind == format.ByteArray || l.kind == format.Int32 || l.kind == format.Int64) }
+	return list.Map(list.Filter(p.leaves, is), func(l leaf) string { return l.name })
 }
 
 // Column returns a column of text or whole numbers. The first call reads the headers of its pages.
@@ -188,7 +185,7 @@ func (p *File) Column(name string) (*Column, error) {
 		return nil, registry.Unknown("column", name, p.Columns())
 	}
 	l := p.leaves[at]
-	if !l.flat() {
+	if !slices.Contains(p.Flat(), name) {
 		return nil, fmt.Errorf("column %s: want text or whole numbers, not nested", name)
 	}
 	one := func([]*string) int { return 1 }

@@ -142,9 +142,7 @@ func (n *Node) keyAt(i int) string {
 }
 
 // names are the keys of a mapping as text.
-func (n *Node) names() []string {
-	return list.Map(n.Keys, func(k Key) string { return k.Text })
-}
+func (n *Node) names() []string { return list.Map(n.Keys, func(k Key) string { return k.Text }) }
 
 // Get returns the value under a text key of a mapping, or nil.
 func (n *Node) Get(key string) *Node {
@@ -155,9 +153,7 @@ func (n *Node) Get(key string) *Node {
 }
 
 // Find follows a dotted path of keys and list indices without resolving interpolations; nil when absent.
-func (n *Node) Find(path string) *Node {
-	return n.findPath(splitPath(path))
-}
+func (n *Node) Find(path string) *Node { return n.findPath(splitPath(path)) }
 
 func (n *Node) findPath(path []string) *Node {
 	for _, part := range path {

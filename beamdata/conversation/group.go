@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"hash/fnv"
-	"slices"
 	"strings"
 
 	"fulcrum/beamdata/jsonrecords"
-	"fulcrum/internal/rng"
-	"fulcrum/internal/stat"
+	"fulcrum/beamdata/split"
+	"fulcrum/internal/list"
 )
 
 // grouping joins the rows that have a picture in common, with each other or with a third one.
@@ -49,9 +48,9 @@ func picturesOf(record []byte) (hashes []uint64) {
 	var add func(value []byte)
 	add = func(value []byte) {
 		if value = bytes.TrimSpace(value); bytes.HasPrefix(value, []byte("[")) {
-			var list []json.RawMessage
-			if json.Unmarshal(value, &list) == nil { // else decoding the record reports it
-				for _, one := range list {
+			var all []json.RawMessage
+			if json.Unmarshal(value, &all) == nil { // else decoding the record reports it
+				for _, one := range all {
 					add(one)
 				}
 			}
@@ -82,30 +81,13 @@ func picturesOf(record []byte) (hashes []uint64) {
 // moves no sample. Rows of one group go to one side together: two questions about one picture never
 // stand on both. groups may be nil; one below 0 is none.
 func Split(n int, groups []int, ratio float64, seed int64) (train, val []int64) {
-	order, mates := stat.Indices(n), map[int][]int{}
-	for i, group := range groups {
-		mates[group] = append(mates[group], i)
-	}
-	rng.New(seed, "split").Shuffle(n, func(i, j int) { order[i], order[j] = order[j], order[i] })
-	isVal, want := make([]bool, n), n-int(float64(n)*ratio)
-	for _, i := range slices.Backward(order) {
-		together := []int{i}
-		if groups != nil && groups[i] >= 0 {
-			together = mates[groups[i]]
+	rows := Rows(n)
+	isVal := split.ByID(rows, func(row int) (int64, bool) {
+		if groups == nil || groups[row] < 0 {
+			return 0, false
 		}
-		if want > 0 && !isVal[i] {
-			for _, mate := range together {
-				isVal[mate] = true
-			}
-			want -= len(together)
-		}
-	}
-	for i, v := range isVal {
-		if v {
-			val = append(val, int64(i))
-		} else {
-			train = append(train, int64(i))
-		}
-	}
-	return train, val
+		return int64(groups[row]), true
+	}, ratio, seed)
+	side := func(val bool) []int64 { return list.Filter(rows, func(row int64) bool { return isVal[row] == val }) }
+	return side(false), side(true)
 }

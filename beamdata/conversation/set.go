@@ -30,9 +30,7 @@ func NewSet(name string, src Source, rows []int64) *Set {
 }
 
 // Rows returns 0 to n-1: all rows of a source of n.
-func Rows(n int) []int64 {
-	return list.Map(stat.Indices(n), func(i int) int64 { return int64(i) })
-}
+func Rows(n int) []int64 { return list.Map(stat.Indices(n), func(i int) int64 { return int64(i) }) }
 
 // Len returns the number of samples; a nil set has none.
 func (s *Set) Len() int {

@@ -49,9 +49,7 @@ type Options struct {
 }
 
 // DefaultOptions returns a set that a tiny model learns in minutes.
-func DefaultOptions() Options {
-	return Options{Train: 4000, Val: 300, Test: 500}
-}
+func DefaultOptions() Options { return Options{Train: 4000, Val: 300, Test: 500} }
 
 type Set struct{ opt Options }
 

@@ -163,13 +163,13 @@ func (p *File) readSchema(elements []*element) error {
 func (p *File) Rows() int { return int(p.rows) }
 
 // Columns returns the names of the columns, in the file's order, those that Column refuses among them.
-func (p *File) Columns() []string {
-	return list.Map(p.leaves, func(l leaf) string { return l.name })
-}
+func (p *File) Columns() []string { return list.Map(p.leaves, func(l leaf) string { return l.name }) }
 
 // Flat returns those of them that Column reads.
 func (p *File) Flat() []string {
-	is := func(l leaf) bool { return !l.measure && (l.kind == format.ByteArray || l.kind == format.Int32 || l.kind == format.Int64) }
+	is := func(l leaf) bool {
+		return !l.measure && (l.kind == format.ByteArray || l.kind == format.Int32 || l.kind == format.Int64)
+	}
 	return list.Map(list.Filter(p.leaves, is), func(l leaf) string { return l.name })
 }
 

@@ -97,9 +97,7 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 	}
 }
 
-func sum(x []float32) float64 {
-	return list.Sum(x, func(v float32) float64 { return float64(v) })
-}
+func sum(x []float32) float64 { return list.Sum(x, func(v float32) float64 { return float64(v) }) }
 
 func (p *probe) notClipped(norm, got, want float64) {
 	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "clip_ignored", Key: "optim.grad_clip_norm", Value: got, Limit: want,

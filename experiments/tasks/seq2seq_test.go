@@ -209,7 +209,7 @@ func TestTextModelLimits(t *testing.T) {
 			t.Errorf("%s: code %d, %s\nwant 2, %s", tc.override, p.Code, p.Stderr, tc.want)
 		}
 	}
-	if p := generate("generate.out="+root, "seq2seq.path="+t.TempDir()); p.Code != 2 || !strings.Contains(p.Stderr, "this is a folder: want the name") {
+	if p := generate("generate.out="+root, "seq2seq.path="+t.TempDir()); p.Code != 2 || !strings.Contains(p.Stderr, "this is a folder: want") {
 		t.Errorf("code %d, %s\nwant generate.out refused before the model is opened", p.Code, p.Stderr)
 	}
 }

@@ -1,20 +1,23 @@
 package compare
 
 import (
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 )
 
 // Runs with other limits of tokens answer the same questions.
 func TestCompareAnswers(t *testing.T) {
-	a, b := reportstest.FakeAnswers(t, 1), reportstest.FakeAnswers(t, 2)
+	a, b := answers(t, 1), answers(t, 2)
 	path := filepath.Join(b, record.EvalsFile)
 	evals, err := os.ReadFile(path)
 	reportstest.Must(t, err)
@@ -22,6 +25,43 @@ func TestCompareAnswers(t *testing.T) {
 	got, err := compareText([]string{a, b})
 	reportstest.Must(t, err)
 	golden.File(t, "testdata/answers/compare.md", []byte(strings.NewReplacer(page.Plain(a), "DIR/a", page.Plain(b), "DIR/b").Replace(got)))
+}
+
+// answers writes the folder of a run of a token policy that gains over the most frequent answer. The reward is mostly its accuracy.
+func answers(t *testing.T, seed uint64) string {
+	t.Helper()
+	r := reportstest.Begin(t, "answers", filepath.Join(t.TempDir(), "answers"), record.LoggingOptions{LogEverySteps: 1})
+	for _, phase := range []struct {
+		name  string
+		steps int
+	}{{"sft", 60}, {"grpo", 90}} {
+		r.Global += phase.steps
+		r.Record(record.KindStep, phase.name, 2, phase.steps, map[string]any{"loss": 1.0})
+		r.Record(record.KindEpoch, phase.name, 2, phase.steps, map[string]any{"loss": 1.0})
+	}
+	for _, of := range []struct {
+		policy, phase string
+		epoch         int
+		mean          float64
+	}{{"majority", "", 0, 0.2}, {"init", "init", 0, 0}, {"best", "grpo", 2, 0.46}} {
+		for i, split := range []string{"val", "dev"} {
+			n := 200 * (i + 1)
+			rng := rand.New(rand.NewPCG(seed, uint64(n+len(of.policy))))
+			ids, rewards, accuracies := make([]int64, n), make([]float64, n), make([]float64, n)
+			for q := range ids {
+				ids[q] = int64(q)
+				if rng.Float64() < of.mean {
+					rewards[q], accuracies[q] = 1, 1
+				} else if of.mean > 0 {
+					rewards[q] = 0.1 // of its format
+				}
+			}
+			r.Evaluate(record.Evaluation{Split: split, Policy: of.policy, Phase: of.phase, Epoch: of.epoch, Shots: 16, QueryIDs: ids}, 0,
+				map[string]any{"reward": stat.Mean(rewards), "accuracy": stat.Mean(accuracies)}, rewards, accuracies)
+		}
+	}
+	reportstest.Must(t, results.WriteSummary(r.Dir, r.End()))
+	return r.Dir
 }
 
 func TestCompare(t *testing.T) {

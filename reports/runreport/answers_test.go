@@ -20,7 +20,7 @@ import (
 )
 
 func TestReportOfAnswers(t *testing.T) {
-	dir := reportstest.FakeAnswers(t, 1)
+	dir := fakeAnswers(t, 1)
 	reportstest.Must(t, RebuildReport(dir))
 	report := reportstest.ReadReport(t, dir)
 	golden.File(t, "testdata/answers/report.md", []byte(report))
@@ -39,7 +39,7 @@ func TestReportOfAnswers(t *testing.T) {
 
 // The report of a seq2seq policy, whose data ask nothing, speaks of texts; the records' own words stay.
 func TestReportOfTexts(t *testing.T) {
-	dir := reportstest.FakeAnswers(t, 1)
+	dir := fakeAnswers(t, 1)
 	config := filepath.Join(dir, ".hydra", "config.yaml")
 	text, err := os.ReadFile(config)
 	reportstest.Must(t, err)
@@ -59,7 +59,7 @@ func TestReportOfTexts(t *testing.T) {
 
 // LOOK=/some/folder go test -run TestPlotsOfAnswers leaves a whole run folder there.
 func TestPlotsOfAnswers(t *testing.T) {
-	dir := reportstest.FakeAnswers(t, 1)
+	dir := fakeAnswers(t, 1)
 	run, err := record.ReadRun(dir)
 	reportstest.Must(t, err)
 	reportstest.Must(t, DrawPlots(run))

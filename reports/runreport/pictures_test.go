@@ -15,7 +15,7 @@ import (
 
 // The page shows the pictures that the run has kept, at small size. What a foreign file names besides is not opened.
 func TestPictures(t *testing.T) {
-	dir := reportstest.HonestRun(t, RebuildReport)
+	dir := reportstest.FakeRun(t, 1)
 	jpeg := []byte("\xff\xd8 a small picture")
 	name, err := record.KeepPicture(dir, jpeg)
 	reportstest.Must(t, err)

@@ -12,7 +12,7 @@ import (
 
 // The formula of the reward stands in console, verdict and results, with a row for each term, a program of the user's among them.
 func TestTheRewardsFormula(t *testing.T) {
-	dir := reportstest.FakeAnswers(t, 1)
+	dir := fakeAnswers(t, 1)
 	run, err := record.ReadRun(dir)
 	reportstest.Must(t, err)
 	run.Tree.(map[string]any)["rewards"] = map[string]any{"scale": 2.0, "clip_max": 1.5, "rouge": map[string]any{"weight": 0.0},

@@ -168,10 +168,15 @@ var rotated = regexp.MustCompile(`(?s)<g transform="rotate\(([-0-9.]+)\)">\s*<te
 // checkRotatedInside finds rotated labels that leave the picture at its sides.
 func checkRotatedInside(t *testing.T, svg []byte) {
 	t.Helper()
+	number := func(text []byte) float64 {
+		x, err := strconv.ParseFloat(string(text), 64)
+		reportstest.Must(t, err)
+		return x
+	}
 	for _, m := range rotated.FindAllSubmatch(svg, -1) {
-		sin, cos := math.Sincos(reportstest.ParseFloat(t, m[1]) * math.Pi / 180)
-		from := reportstest.ParseFloat(t, m[2])*cos + reportstest.ParseFloat(t, m[3])*sin // its vertical axis points up
-		to := from + 0.47*reportstest.ParseFloat(t, m[4])*float64(len([]rune(string(m[5]))))*cos
+		sin, cos := math.Sincos(number(m[1]) * math.Pi / 180)
+		from := number(m[2])*cos + number(m[3])*sin // its vertical axis points up
+		to := from + 0.47*number(m[4])*float64(len([]rune(string(m[5]))))*cos
 		if from < 0 || to > 648 {
 			t.Errorf("rotated %q reaches from %.0f to about %.0f, the picture from 0 to 648", m[5], from, to)
 		}

@@ -8,6 +8,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func mismatches(v *Verification) string {
 }
 
 func TestAnUntouchedRunVerifies(t *testing.T) {
-	dir := reportstest.HonestRun(t, runreport.RebuildReport)
+	dir := honestRun(t)
 	v := verified(t, dir)
 	if len(v.Mismatches) > 0 || len(v.Notes) > 0 {
 		t.Fatalf("%s%v", mismatches(v), v.Notes)
@@ -64,7 +65,7 @@ func TestAnUntouchedRunVerifies(t *testing.T) {
 // honest returns the folder of a run with four plots of thirteen, and a copy of it without any: drawing takes longer than all the rest.
 func honest(t *testing.T) (whole, bare string) {
 	t.Helper()
-	whole, bare = reportstest.HonestRun(t, runreport.RebuildReport), filepath.Join(t.TempDir(), "bare")
+	whole, bare = honestRun(t), filepath.Join(t.TempDir(), "bare")
 	kept := []string{"kl", "losses", "reward", "grad_norm"}
 	for _, f := range runreport.Figures() {
 		for _, ending := range []string{".svg", ".png"} {
@@ -104,7 +105,7 @@ func TestEveryVersionFindsADigit(t *testing.T) {
 		}
 		dir := filepath.Join(t.TempDir(), "run")
 		reportstest.Must(t, os.CopyFS(dir, os.DirFS(of)))
-		reportstest.Edit(t, filepath.Join(dir, tc.file), tc.old, tc.text)
+		edit(t, filepath.Join(dir, tc.file), tc.old, tc.text)
 		for _, version := range []string{"test", "another"} {
 			v := verifiedBy(t, version, dir)
 			if !strings.Contains(mismatches(v), tc.file) {
@@ -118,9 +119,9 @@ func TestEveryVersionFindsADigit(t *testing.T) {
 	if len(files) != 8 {
 		t.Errorf("%d kinds of files", len(files))
 	}
-	reportstest.Edit(t, filepath.Join(whole, page.ReportFile), `## Limits`, "All is well.\n\n## What limits it")
-	reportstest.Edit(t, filepath.Join(whole, page.ReportFile), `0\.459 ±`, "0.46 ±")
-	reportstest.Edit(t, filepath.Join(whole, "plots/losses.svg"), `M[\d.]+,[\d.]+`, `M60,60`)
+	edit(t, filepath.Join(whole, page.ReportFile), `## Limits`, "All is well.\n\n## What limits it")
+	edit(t, filepath.Join(whole, page.ReportFile), `0\.459 ±`, "0.46 ±")
+	edit(t, filepath.Join(whole, "plots/losses.svg"), `M[\d.]+,[\d.]+`, `M60,60`)
 	pixels(t, whole)
 	if v := verifiedBy(t, "another", whole); len(v.Mismatches) > 0 {
 		t.Errorf("another version's words: %s", mismatches(v))
@@ -132,7 +133,7 @@ func TestEveryVersionFindsADigit(t *testing.T) {
 func TestEditsAreCaught(t *testing.T) {
 	whole, bare := honest(t)
 	in := func(name, old, text string) func(*testing.T, string) {
-		return func(t *testing.T, dir string) { reportstest.Edit(t, filepath.Join(dir, name), old, text) }
+		return func(t *testing.T, dir string) { edit(t, filepath.Join(dir, name), old, text) }
 	}
 	for _, tc := range []struct {
 		name    string
@@ -258,8 +259,8 @@ func tensorboard(t *testing.T, dir string) {
 }
 
 func TestAnEditedPageIsCaught(t *testing.T) {
-	dir := reportstest.HonestRun(t, runreport.RebuildReport)
-	reportstest.Edit(t, filepath.Join(dir, page.HtmlFile), `\d\.\d\d\d ±`, "9.999 ±")
+	dir := honestRun(t)
+	edit(t, filepath.Join(dir, page.HtmlFile), `\d\.\d\d\d ±`, "9.999 ±")
 	if got := mismatches(verified(t, dir)); !strings.HasPrefix(got, "report.html:") || !strings.Contains(got, "9.999") {
 		t.Errorf("an edited page: %s", got)
 	}
@@ -285,4 +286,16 @@ func TestBestOfEqualScores(t *testing.T) {
 			t.Errorf("%s: epoch %d, want %d", tc.name, got.Epoch, tc.epoch)
 		}
 	}
+}
+
+// edit replaces a text in a file of the run.
+func edit(t *testing.T, path, old, text string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	reportstest.Must(t, err)
+	found := regexp.MustCompile(old).FindIndex(data)
+	if found == nil {
+		t.Fatalf("%s does not hold %s", path, old)
+	}
+	reportstest.Must(t, os.WriteFile(path, append(append(append([]byte{}, data[:found[0]]...), text...), data[found[1]:]...), 0o644))
 }

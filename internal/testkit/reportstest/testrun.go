@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,34 +25,35 @@ import (
 //go:embed all:testdata
 var folders embed.FS
 
-// recorder writes the rows of a run.
-type recorder struct {
+// Recorder writes the rows of a run.
+type Recorder struct {
 	testing.TB
-	dir    string
-	log    *record.Log
-	global int // steps so far
+	Dir    string
+	RunLog *record.Log
+	Global int // steps so far
 	epochs int // so far, of all phases
 }
 
-// begin copies a folder of testdata to dir and opens the log of a run there.
-func begin(t testing.TB, folder, dir string, logging record.LoggingOptions) *recorder {
+// Begin copies a folder of testdata to dir and opens the log of a run there.
+func Begin(t testing.TB, folder, dir string, logging record.LoggingOptions) *Recorder {
 	t.Helper()
 	from, err := fs.Sub(folders, "testdata/"+folder)
 	Must(t, err)
 	Must(t, os.CopyFS(dir, from))
 	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: logging, Stderr: io.Discard, Now: NewClock(500 * time.Millisecond)})
 	Must(t, err)
-	return &recorder{TB: t, dir: dir, log: log}
+	return &Recorder{TB: t, Dir: dir, RunLog: log}
 }
 
-func (r *recorder) Record(kind, phase string, epoch, step int, fields map[string]any) {
+// Record adds a row.
+func (r *Recorder) Record(kind, phase string, epoch, step int, fields map[string]any) {
 	r.Helper()
 	r.epochs += stats.BoolInt(kind == record.KindEpoch)
-	Must(r, r.log.Record(kind, phase, epoch, step, r.global, fields))
+	Must(r, r.RunLog.Record(kind, phase, epoch, step, r.Global, fields))
 }
 
-// evaluate records what a policy earns on a split, and its scores by each metric: reward, then accuracy.
-func (r *recorder) evaluate(e record.Evaluation, step int, fields map[string]any, scores ...[]float64) {
+// Evaluate records what a policy earns on a split, and its scores by each metric: reward, then accuracy.
+func (r *Recorder) Evaluate(e record.Evaluation, step int, fields map[string]any, scores ...[]float64) {
 	r.Helper()
 	fields["split"], fields["policy"] = e.Split, e.Policy
 	r.Record(record.KindEval, e.Phase, e.Epoch, step, fields)
@@ -60,15 +62,15 @@ func (r *recorder) evaluate(e record.Evaluation, step int, fields map[string]any
 	}
 	for i, metric := range []string{"reward", "accuracy"}[:len(scores)] {
 		e.Metric, e.Scores = metric, scores[i]
-		Must(r, r.log.Scores(e))
+		Must(r, r.RunLog.Scores(e))
 	}
 }
 
-// end closes the log and reads the summary that the run began with.
-func (r *recorder) end() record.Summary {
+// End closes the log and reads the summary that the run began with.
+func (r *Recorder) End() record.Summary {
 	r.Helper()
-	Must(r, r.log.Close())
-	summary, err := record.ReadSummary(r.dir)
+	Must(r, r.RunLog.Close())
+	summary, err := record.ReadSummary(r.Dir)
 	Must(r, err)
 	return *summary
 }
@@ -77,7 +79,7 @@ func (r *recorder) end() record.Summary {
 // on 400 validation and 1,000 held-out queries. It is the same to the last bit every time.
 func FakeRun(t testing.TB, seed uint64) string {
 	t.Helper()
-	g := &generator{recorder: begin(t, "okvqa", filepath.Join(t.TempDir(), "run"), record.DefaultLoggingOptions()),
+	g := &generator{Recorder: Begin(t, "okvqa", filepath.Join(t.TempDir(), "run"), record.DefaultLoggingOptions()),
 		rng: rand.New(rand.NewPCG(seed, 99))}
 	for _, policy := range []string{"random", "similarity", "oracle", "init"} {
 		g.evaluate(policy, "", 0, 0)
@@ -88,10 +90,10 @@ func FakeRun(t testing.TB, seed uint64) string {
 		"message": "the KL coefficient sits on its bound 1: widen grpo.kl.beta_min or beta_max, or the KL band"})
 	g.phase("grpo_online", 6, 60, 0.022)
 	g.evaluate("best", "grpo_online", 5, 360)
-	summary := g.end()
+	summary := g.End()
 	summary.Evaluations = []record.StageResult{} // left to the report: they cost a second
-	Must(t, results.WriteSummary(g.dir, summary))
-	return g.dir
+	Must(t, results.WriteSummary(g.Dir, summary))
+	return g.Dir
 }
 
 func Must(t testing.TB, err error) {
@@ -102,7 +104,7 @@ func Must(t testing.TB, err error) {
 }
 
 type generator struct {
-	*recorder
+	*Recorder
 	rng  *rand.Rand
 	gain float64
 }
@@ -147,7 +149,7 @@ func (g *generator) evaluate(policy, phase string, epoch, step int) {
 				accuracy[i] = 1
 			}
 		}
-		g.recorder.evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 2, QueryIDs: ids}, step,
+		g.Recorder.Evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 2, QueryIDs: ids}, step,
 			map[string]any{"reward": sum / float64(n)}, scores, accuracy)
 	}
 }
@@ -161,7 +163,7 @@ func (g *generator) phase(name string, epochs, perEpoch int, gain float64) {
 		var klSum float64
 		for i := range perEpoch {
 			step := (epoch-1)*perEpoch + i + 1
-			g.global++
+			g.Global++
 			at := float64(step) / total
 			n := g.rng.NormFloat64
 			warm := math.Min(1, at/0.1)
@@ -213,18 +215,6 @@ func (g *generator) phase(name string, epochs, perEpoch int, gain float64) {
 			g.evaluate(name, name, epoch, epoch*perEpoch)
 		}
 	}
-}
-
-// Edit replaces a text in a file of the run.
-func Edit(t *testing.T, path, old, text string) {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	Must(t, err)
-	found := regexp.MustCompile(old).FindIndex(data)
-	if found == nil {
-		t.Fatalf("%s does not hold %s", path, old)
-	}
-	Must(t, os.WriteFile(path, append(append(append([]byte{}, data[:found[0]]...), text...), data[found[1]:]...), 0o644))
 }
 
 func ReadReport(t *testing.T, dir string) string {
@@ -295,7 +285,8 @@ func CheckTextInside(t *testing.T, svg []byte) {
 	found := 0
 	for _, m := range regexp.MustCompile(`(?s)<text (?:textLength="[^"]*" lengthAdjust="[^"]*" )?x="([-0-9.e]+)" y="([-0-9.e]+)"[^>]*font-size:([0-9.]+)px[^>]*>([^<]+)<`).FindAllSubmatch(svg, -1) {
 		found++
-		x, size := ParseFloat(t, m[1]), ParseFloat(t, m[3])
+		x, _ := strconv.ParseFloat(string(m[1]), 64)
+		size, _ := strconv.ParseFloat(string(m[3]), 64)
 		width := size * 0.47 * float64(len([]rune(string(m[4]))))
 		if x < -300 { // rotated: its coordinates are another system's
 			continue
@@ -307,12 +298,4 @@ func CheckTextInside(t *testing.T, svg []byte) {
 	if found < 10 {
 		t.Errorf("only %d texts found", found)
 	}
-}
-
-// ParseFloat reads a number of an SVG.
-func ParseFloat(t *testing.T, b []byte) float64 {
-	t.Helper()
-	var n record.Number
-	Must(t, n.UnmarshalJSON(b))
-	return float64(n)
 }

@@ -1,4 +1,4 @@
-package reportstest
+package verify
 
 import (
 	"fmt"
@@ -9,20 +9,22 @@ import (
 
 	"fulcrum/internal/stat"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
 )
 
-// HonestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
+// honestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
 // of their scores. It is the same to the last bit every time.
-func HonestRun(t testing.TB, rebuild func(dir string) error) string {
+func honestRun(t testing.TB) string {
 	t.Helper()
-	h := honest{begin(t, "honest", filepath.Join(t.TempDir(), "run"), record.DefaultLoggingOptions())}
-	Must(t, os.MkdirAll(filepath.Join(h.dir, "checkpoints"), 0o755))
+	h := honestRecords{reportstest.Begin(t, "honest", filepath.Join(t.TempDir(), "run"), record.DefaultLoggingOptions())}
+	reportstest.Must(t, os.MkdirAll(filepath.Join(h.Dir, "checkpoints"), 0o755))
 	weights := tensorfile.Tensor{Name: "a", DType: tensorfile.U8, Shape: []int{7}, Data: []byte("weights")}
-	Must(t, tensorfile.WriteSafetensors(filepath.Join(h.dir, "checkpoints", "grpo_epoch2.safetensors"), []tensorfile.Tensor{weights}, nil))
-	h.log.Plan([]record.PhasePlan{{Name: "rce", Epochs: 2, StepsPerEpoch: 5}, {Name: "grpo", Epochs: 2, StepsPerEpoch: 5}})
-	Must(t, h.log.Infof("pointer: 12 parameters on cpu, 1 threads"))
+	reportstest.Must(t, tensorfile.WriteSafetensors(filepath.Join(h.Dir, "checkpoints", "grpo_epoch2.safetensors"), []tensorfile.Tensor{weights}, nil))
+	h.RunLog.Plan([]record.PhasePlan{{Name: "rce", Epochs: 2, StepsPerEpoch: 5}, {Name: "grpo", Epochs: 2, StepsPerEpoch: 5}})
+	reportstest.Must(t, h.RunLog.Infof("pointer: 12 parameters on cpu, 1 threads"))
 	h.evaluate("random", "", 0, -0.2, nil)
 	h.evaluate("similarity", "", 0, 0, nil)
 	h.evaluate("init", "init", 0, 0, map[string]any{"kl": 0.0})
@@ -38,20 +40,20 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 	h.Record(record.KindEvent, "grpo", 2, 10, map[string]any{"event": "kl_beta_at_bound", "severity": "warning",
 		"message": "the KL coefficient sits on its bound 1: widen grpo.kl.beta_max"})
 	h.evaluate("best", "grpo", 2, 0.04, map[string]any{"kl": 0.09})
-	summary := h.end()
+	summary := h.End()
 	_, scores := honestScores(0.04)
 	summary.Best.Value = record.Number(stat.Mean(scores))
-	run, err := record.ReadRun(h.dir)
-	Must(t, err)
+	run, err := record.ReadRun(h.Dir)
+	reportstest.Must(t, err)
 	summary.AddRecorded(run)
-	Must(t, results.WriteSummary(h.dir, summary))
-	_, err = record.WriteManifest(h.dir, "test", nil)
-	Must(t, err)
-	Must(t, rebuild(h.dir))
-	return h.dir
+	reportstest.Must(t, results.WriteSummary(h.Dir, summary))
+	_, err = record.WriteManifest(h.Dir, "test", nil)
+	reportstest.Must(t, err)
+	reportstest.Must(t, runreport.RebuildReport(h.Dir))
+	return h.Dir
 }
 
-type honest struct{ *recorder }
+type honestRecords struct{ *reportstest.Recorder }
 
 // honestScores returns the scores of 40 questions under a policy.
 func honestScores(gain float64) (ids []int64, scores []float64) {
@@ -63,23 +65,23 @@ func honestScores(gain float64) (ids []int64, scores []float64) {
 }
 
 // evaluate records what a policy scores on both splits.
-func (h honest) evaluate(policy, phase string, epoch int, gain float64, more map[string]any) {
+func (h honestRecords) evaluate(policy, phase string, epoch int, gain float64, more map[string]any) {
 	h.Helper()
 	for _, split := range []string{"val", "dev"} {
 		ids, scores := honestScores(gain)
 		fields := map[string]any{"reward": stat.Mean(scores)}
 		maps.Copy(fields, more)
-		h.recorder.evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 2, QueryIDs: ids}, 0, fields,
+		h.Recorder.Evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 2, QueryIDs: ids}, 0, fields,
 			scores)
 	}
 }
 
 // epoch records five steps and the epoch that they make.
-func (h honest) epoch(phase string, epoch int, gain float64) {
+func (h honestRecords) epoch(phase string, epoch int, gain float64) {
 	h.Helper()
 	means, counts := map[string]any{}, make([]float64, 10)
 	for i := range 5 {
-		h.global++
+		h.Global++
 		step := 5*(epoch-1) + i + 1
 		at := float64(step)
 		f := map[string]any{"loss": 3 - 0.1*at, "grad_norm": 1 + 0.3/at, "lr": 1e-3, "step_seconds": 0.01 * at}

@@ -1,4 +1,4 @@
-package reportstest
+package runreport
 
 import (
 	"fmt"
@@ -7,15 +7,16 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 )
 
-// FakeAnswers writes the folder of a plausible run of a token policy: SFT on targets, then GRPO on sampled
+// fakeAnswers writes the folder of a plausible run of a token policy: SFT on targets, then GRPO on sampled
 // completions, with a reward of two terms. It is the same to the last bit every time.
-func FakeAnswers(t testing.TB, seed uint64) string {
+func fakeAnswers(t testing.TB, seed uint64) string {
 	t.Helper()
-	a := &answers{recorder: begin(t, "answers", filepath.Join(t.TempDir(), "answers"), record.LoggingOptions{LogEverySteps: 1}),
+	a := &answers{Recorder: reportstest.Begin(t, "answers", filepath.Join(t.TempDir(), "answers"), record.LoggingOptions{LogEverySteps: 1}),
 		seed: seed, rng: rand.New(rand.NewPCG(seed, 5))}
 	a.evaluate("majority", "", 0, 0.2)
 	a.evaluate("reference", "", 0, 0.97)
@@ -23,13 +24,13 @@ func FakeAnswers(t testing.TB, seed uint64) string {
 	a.sft(2, 30)
 	a.grpo(2, 45)
 	a.evaluate("best", "grpo", 2, 0.46)
-	Must(t, results.WriteSummary(a.dir, a.end()))
-	return a.dir
+	reportstest.Must(t, results.WriteSummary(a.Dir, a.End()))
+	return a.Dir
 }
 
 // answers records the run of a token policy.
 type answers struct {
-	*recorder
+	*reportstest.Recorder
 	seed uint64
 	rng  *rand.Rand
 }
@@ -58,7 +59,7 @@ func (a *answers) evaluate(policy, phase string, epoch int, mean float64) {
 			fields["reward_vqa"], fields["reward_format"] = right, math.Ceil(mean)
 			fields["completion_length"], fields["truncated_share"] = 5-2*mean, 0.25*(1-mean)
 		}
-		a.recorder.evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 16, QueryIDs: ids}, 0, fields,
+		a.Recorder.Evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 16, QueryIDs: ids}, 0, fields,
 			rewards, accuracies)
 	}
 }
@@ -67,7 +68,7 @@ func (a *answers) sft(epochs, perEpoch int) {
 	for epoch := 1; epoch <= epochs; epoch++ {
 		for i := range perEpoch {
 			step := (epoch-1)*perEpoch + i + 1
-			a.global++
+			a.Global++
 			a.Record(record.KindStep, "sft", epoch, step, map[string]any{"loss": 4*math.Exp(-float64(step)/20) + 1 + 0.1*a.rng.NormFloat64(),
 				"grad_norm": 1.5, "lr": 2e-3 * (1 - float64(step)/61), "items": 64, "tokens": 190, "step_seconds": 0.1,
 				"completion_length": 3.0, "completion_length_min": 2, "completion_length_max": 5, "truncated_share": 0.0})
@@ -88,7 +89,7 @@ func (a *answers) grpo(epochs, perEpoch int) {
 		var last map[string]any
 		for i := range perEpoch {
 			step := (epoch-1)*perEpoch + i + 1
-			a.global++
+			a.Global++
 			at := float64(step) / total
 			vqa := 0.33 + 0.12*at + 0.03*n()
 			histogram := make([]float64, 20)
@@ -107,7 +108,7 @@ func (a *answers) grpo(epochs, perEpoch int) {
 				"truncated_share": 0.05 * (1 - at), "adv_hist": histogram}
 			a.Record(record.KindStep, "grpo", epoch, step, last)
 			if i == 0 {
-				Must(a, a.log.Completions("grpo", epoch, step, fakeCompletions(epoch)))
+				reportstest.Must(a, a.RunLog.Completions("grpo", epoch, step, fakeCompletions(epoch)))
 			}
 		}
 		f := map[string]any{"val_loss": 2.0, "val_kl": 0.05 * float64(epoch), "val_reward": 0.42 + 0.02*float64(epoch), "val_accuracy": 0.36 +

@@ -11,12 +11,13 @@ import (
 // Everything that DESIGN 1.4 promises of a run folder is there, and nothing temporary.
 func TestRunFolder(t *testing.T) {
 	t.Parallel()
-	dir, _ := trained(t)
-	first, _, _ := strings.Cut(trainedOutput(t), "\n")
+	dir := folder(t)
+	said := mustRun(t, tiny("checks.off=[]", "hydra.run.dir="+dir)...).Stdout
+	first, _, _ := strings.Cut(said, "\n")
 	if want := "beams_v3 on synthetic shapes (not real images) → " + dir; first != want {
 		t.Errorf("first line\n got %q\nwant %q", first, want)
 	}
-	lines := strings.Split(strings.TrimSpace(trainedOutput(t)), "\n")
+	lines := strings.Split(strings.TrimSpace(said), "\n")
 	if got, want := lines[len(lines)-1], "report: "+filepath.Join(dir, "report.md"); got != want {
 		t.Errorf("last line\n got %q\nwant %q", got, want)
 	}

@@ -2,7 +2,9 @@ package experiments_test
 
 import (
 	"os"
+	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 
 	"fulcrum/internal/testkit/runtest"
@@ -44,9 +46,7 @@ var (
 	tiny          = runtest.Tiny
 	tinySummaries = runtest.TinySummaries
 	trained       = runtest.Trained
-	trainedOutput = runtest.TrainedOutput
 	undrawn       = runtest.Undrawn
-	allStates     = runtest.AllStates
 	verifies      = runtest.Verifies
 	with          = runtest.With
 	write         = runtest.Write
@@ -56,5 +56,17 @@ var (
 )
 
 func TestMain(m *testing.M) { os.Exit(runtest.Main(m)) }
+
+var stated sync.Once
+
+// allStates is a finished run of tiny without plots, with the states of all its epochs, made once.
+func allStates(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(shared(), "all_states")
+	stated.Do(func() {
+		mustRun(t, tiny("report.plots=false", "logging.progress=false", "checkpoint.keep_states=null", "hydra.run.dir="+dir)...)
+	})
+	return dir
+}
 
 func half(s string) string { return s[:len(s)/2] }

@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
+	"fulcrum/phases/objective"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -153,7 +154,9 @@ func step(t *testing.T, p phases.Phase, n int) (row phases.Metrics) {
 // preference returns how much likelier the better recorded candidates of the batch are: Σ (reward - mean)·log π.
 func preference(policy selector.Policy, src *pointer.Source) float64 {
 	b := src.Recorded(batch)
-	logp := phasetest.LogProbs(policy, b)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	logp := objective.Sequence(policy.Forward(b, selector.ForwardOptions{}).LogP).Floats() // log π of the candidates [B*G]
 	sum := 0.0
 	for i := range b.B() {
 		mean, n := 0.0, 0.0

@@ -51,7 +51,7 @@ func compatPlan(train *pointer.Source) phases.Plan {
 // TestResumeIsExact: the stale gradients, and an old policy with other heads, go on exactly where they were.
 func TestResumeIsExact(t *testing.T) {
 	train, val := phasetest.Toy(t)
-	phasetest.ResumesExactlyIn(t, func() phases.Plan { return compatPlan(train) }, 3*(2+2), func(rec phases.Recorder, dir string) *phases.Env {
+	phasetest.ResumesExactly(t, func() phases.Plan { return compatPlan(train) }, 3*(2+2), func(rec phases.Recorder, dir string) *phases.Env {
 		env := phasetest.ToyEnv(t, val, rec, dir)
 		env.Gradients = &StaleGradients{}
 		env.WithHeads = func(p selector.Policy, heads int) (selector.Policy, error) {
@@ -86,7 +86,7 @@ func TestImitationEqualsTheReference(t *testing.T) {
 			for q := range queries {
 				queries[q] = q
 			}
-			m := phasetest.MustStep(t, phase, queries)
+			m := phasetest.MustStepAt(t, phase, 0, queries)
 			phasetest.ReportedClose(t, "rce loss", m["loss"], c.RCELoss, 1e-5, 0)
 			phasetest.ReportedClose(t, "rce grad norm", m["grad_norm"], c.RCEGradNorm, 1e-6, 1e-4)
 		})

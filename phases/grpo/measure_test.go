@@ -191,7 +191,7 @@ func TestNoReferenceIsCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer phase.End()
-	phasetest.MustStep(t, phase, all8(0)) // the reference's selections are the baseline
+	phasetest.MustStepAt(t, phase, 0, all8(0)) // the reference's selections are the baseline
 }
 
 // TestResumeBetweenMeasurements: a run stopped between two measured steps goes on as if it had not been.

@@ -115,7 +115,7 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 
 // TestOldPolicyResumeIsExact: an old policy that samples is part of what a state holds.
 func TestOldPolicyResumeIsExact(t *testing.T) {
-	phasetest.ResumesExactlyIn(t, oldPolicyPlan, 3*(2+2*2), func(rec phases.Recorder,
+	phasetest.ResumesExactly(t, oldPolicyPlan, 3*(2+2*2), func(rec phases.Recorder,
 		dir string) *phases.Env {
 		return tokenEnv(t, rec, dir)
 	})

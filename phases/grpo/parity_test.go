@@ -140,7 +140,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 				}
 			}
 			grpo.startsOld = c.OldMinusNew == nil
-			m := phasetest.MustStep(t, grpo, queries)
+			m := phasetest.MustStepAt(t, grpo, 0, queries)
 			for _, of := range []struct {
 				name string
 				want phasetest.Reported

@@ -105,7 +105,7 @@ func TestInterruptedBetweenEpochs(t *testing.T) {
 
 // TestResumeIsExact: plans of every kind of state go on exactly where they were stopped.
 func TestResumeIsExact(t *testing.T) {
-	train, _ := phasetest.Toy(t)
+	train, val := phasetest.Toy(t)
 	for _, tc := range []struct {
 		name  string
 		plan  func() phases.Plan
@@ -114,7 +114,9 @@ func TestResumeIsExact(t *testing.T) {
 		{"every phase", func() phases.Plan { return toyPlan(train) }, 3 * (1 + 2 + 3 + 2*2)},
 		{"constant policies", func() phases.Plan { return constantPlan(train) }, 3 * (2 + 2)},
 	} {
-		t.Run(tc.name, func(t *testing.T) { phasetest.ResumesExactly(t, tc.plan, tc.steps) })
+		t.Run(tc.name, func(t *testing.T) {
+			phasetest.ResumesExactly(t, tc.plan, tc.steps, func(rec phases.Recorder, dir string) *phases.Env { return phasetest.ToyEnv(t, val, rec, dir) })
+		})
 	}
 }
 
@@ -174,7 +176,7 @@ func TestLookingAheadChangesNothing(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ahead := 0
-			phasetest.ResumesExactlyIn(t, tc.plan, tc.steps, func(rec phases.Recorder, dir string) *phases.Env {
+			phasetest.ResumesExactly(t, tc.plan, tc.steps, func(rec phases.Recorder, dir string) *phases.Env {
 				env := tc.env(rec, dir)
 				env.LookAhead = ahead > 0 // the first run is what the others are compared with
 				ahead++

@@ -150,7 +150,7 @@ func TestEpochsWithoutSignalAreReported(t *testing.T) {
 
 // TestTokenResumeIsExact stops the plan of all phases at every step.
 func TestTokenResumeIsExact(t *testing.T) {
-	phasetest.ResumesExactlyIn(t, func() phases.Plan { return tokenPlan() }, 3*(1+2+2*4),
+	phasetest.ResumesExactly(t, func() phases.Plan { return tokenPlan() }, 3*(1+2+2*4),
 		func(rec phases.Recorder, dir string) *phases.Env { return tokenEnv(t, rec, dir) })
 }
 

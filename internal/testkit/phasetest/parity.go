@@ -1,7 +1,6 @@
 package phasetest
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/binary"
 	"math"
@@ -10,8 +9,6 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
-	"fulcrum/internal/torchx"
-	"fulcrum/phases"
 	"fulcrum/selector/pointer"
 )
 
@@ -106,14 +103,4 @@ func (c LossCase) Source(t *testing.T) *pointer.Source {
 		t.Fatal(err)
 	}
 	return pointer.NewSource(set)
-}
-
-func MustStep(t *testing.T, p phases.Phase, queries []int) phases.Metrics {
-	t.Helper()
-	defer torchx.Scope()()
-	m, err := Row(p.Step(context.Background(), phases.At{Epoch: 1, Queries: queries}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }

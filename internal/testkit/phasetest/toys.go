@@ -20,7 +20,6 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
@@ -188,12 +187,7 @@ func (m *Memory) Findings() []string {
 
 // ResumesExactly stops a run after every single optimizer step in turn, resumes it with fresh phases and
 // a fresh policy, and compares every row, evaluation and checkpoint byte with the undisturbed run.
-func ResumesExactly(t *testing.T, plan func() phases.Plan, steps int) {
-	_, val := Toy(t)
-	ResumesExactlyIn(t, plan, steps, func(rec phases.Recorder, dir string) *phases.Env { return ToyEnv(t, val, rec, dir) })
-}
-
-func ResumesExactlyIn(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec phases.Recorder, dir string) *phases.Env) {
+func ResumesExactly(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec phases.Recorder, dir string) *phases.Env) {
 	t.Helper()
 	if found := Resumes(t, plan, steps, newEnv).Findings(); len(found) < 3 {
 		t.Fatalf("the doctor found %v: want several, so that its state matters", found)
@@ -391,13 +385,6 @@ func WaitsOnce(t *testing.T, p phases.Phase, small, large []int, uploads int) {
 		t.Errorf("%s: a step on %d queries uploads %d times, one on %d queries %d times", p.Info().Name, len(small), a, len(large), b)
 	}
 	t.Logf("%s: %+v", p.Info().Name, crossed[1])
-}
-
-// LogProbs returns log π of the candidates of a batch [B*G].
-func LogProbs(p selector.Policy, b *selector.Batch) []float64 {
-	defer torchx.Scope()()
-	defer torchx.NoGrad()()
-	return objective.Sequence(p.Forward(b, selector.ForwardOptions{}).LogP).Floats()
 }
 
 // Summaries are the prompts of a fixture with five scored completions each.

@@ -122,24 +122,10 @@ func Trained(t *testing.T) (dir string, took time.Duration) {
 	return drawn.Dir(t, "trained", "checks.off=[]")
 }
 
-// TrainedOutput is what the run of trained wrote to stdout.
-func TrainedOutput(t *testing.T) string {
-	t.Helper()
-	Trained(t)
-	return drawn.Result.Stdout
-}
-
 // Undrawn is a finished run of tiny without plots, made once.
 func Undrawn(t *testing.T) string {
 	t.Helper()
 	dir, _ := plain.Dir(t, "undrawn", "report.plots=false", "logging.progress=false")
-	return dir
-}
-
-// AllStates is Undrawn with the states of all its epochs.
-func AllStates(t *testing.T) string {
-	t.Helper()
-	dir, _ := stated.Dir(t, "all_states", "report.plots=false", "logging.progress=false", "checkpoint.keep_states=null")
 	return dir
 }
 
@@ -150,7 +136,7 @@ type made struct {
 	Took   time.Duration
 }
 
-var drawn, plain, stated made
+var drawn, plain made
 
 func (m *made) Dir(t *testing.T, name string, more ...string) (string, time.Duration) {
 	t.Helper()

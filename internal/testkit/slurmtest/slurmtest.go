@@ -294,15 +294,8 @@ func command(name string, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// Requeue stops a running job, to be started again, and lets it start without Slurm's wait of two minutes.
-// Sooner than after a second its node would take it for the one that was stopped.
-func (c *Cluster) Requeue(job string) {
-	c.t.Helper()
-	c.Run("scontrol", "requeue", job)
-	c.Release(job)
-}
-
-// Release lets a job start now that Slurm makes wait after a requeue. It may not wait yet.
+// Release lets a job start without Slurm's wait of two minutes after a requeue. It may not wait yet; sooner than after a second its node
+// would take it for the one that was stopped.
 func (c *Cluster) Release(job string) {
 	c.t.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {

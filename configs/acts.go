@@ -253,14 +253,12 @@ func (c *Composed) Own() []Setting {
 	var out []Setting
 	for _, item := range c.base.list {
 		if item.primary && c.base.schema != nil && !strings.HasPrefix(item.file.file, builtinFiles) {
-			var names []string
-			leaves(item.file.content, item.pkg, &names)
-			for _, name := range names {
+			leaves(item.file.content, item.pkg, func(name string, _ *Node) {
 				n := c.whole.Find(name)
 				if n != nil && n.Origin.Source == item.file.file && !Covers("hydra", name) { // nothing has replaced it
 					out = append(out, Setting{Key: name, Where: n.Origin})
 				}
-			}
+			})
 		}
 	}
 	return out

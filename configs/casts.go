@@ -59,32 +59,28 @@ func cast(name string, e *elem) (*elem, error) {
 	c := *e
 	switch e.kind {
 	case rangeSweep, intervalSweep:
-		if e.kind == rangeSweep && name != "int" && name != "float" {
+		switch {
+		case name == "int" || name == "float":
+		case e.kind == rangeSweep:
 			return nil, fmt.Errorf("range can only be cast to int or float")
-		}
-		if name != "int" && name != "float" {
+		default:
 			return nil, fmt.Errorf("intervals cannot be cast to %s", name)
 		}
-		for i, x := range e.rng {
-			if x == nil {
-				continue
-			}
-			v, err := cast(name, x)
-			if err != nil {
-				return nil, err
-			}
-			c.rng[i] = v
-		}
 		c.cast = name
-		return &c, nil
+		var err error
+		for i, x := range e.rng {
+			if x != nil && err == nil {
+				c.rng[i], err = cast(name, x)
+			}
+		}
+		return &c, err
 	case listElem, dictElem, choiceSweep:
 		c.items = make([]*elem, len(e.items))
+		var err error
 		for i, x := range e.items {
-			v, err := cast(name, x)
-			if err != nil {
+			if c.items[i], err = cast(name, x); err != nil {
 				return nil, err
 			}
-			c.items[i] = v
 		}
 		return &c, nil
 	}
@@ -108,8 +104,8 @@ func castScalar(name string, n *Node) (*Node, error) {
 		case Null:
 			return newBool(false), nil
 		case String:
-			if strings.EqualFold(n.Text, "true") || strings.EqualFold(n.Text, "false") {
-				return newBool(strings.EqualFold(n.Text, "true")), nil
+			if isTrue := strings.EqualFold(n.Text, "true"); isTrue || strings.EqualFold(n.Text, "false") {
+				return newBool(isTrue), nil
 			}
 			return nil, fmt.Errorf("cannot cast '%s' to bool", n.Text)
 		}

@@ -38,19 +38,15 @@ func (b *treeBuilder) add(o *Override) error {
 		return errorAt(where, "force-add of config groups is not supported: '%s'", o.Text)
 	}
 	v := o.value
-	isText := v != nil && v.kind == scalarElem && v.node.Kind == String
 	if o.Op == opDelete {
-		if v != nil && v.node != nil && v.node.Kind == Null {
-			v = nil
-		}
-		switch group := b.lib.group(o.Key); {
-		case v != nil && !group:
-			return errorAt(where, "the deletion of a config from the defaults list takes no value: want ~%s", o.fullKey())
-		case v != nil && !isText:
-			return errorAt(where, "config group deletion value must be a string, got %s", v.describe())
-		}
 		d := &deletion{text: o.Text}
-		if v != nil {
+		switch group := b.lib.group(o.Key); {
+		case v == nil || v.isNull():
+		case !group:
+			return errorAt(where, "the deletion of a config from the defaults list takes no value: want ~%s", o.fullKey())
+		case !v.isText():
+			return errorAt(where, "config group deletion value must be a string, got %s", v.describe())
+		default:
 			d.name, d.hasName = v.node.Text, true
 		}
 		if b.deletions[o.fullKey()] == nil {
@@ -61,12 +57,12 @@ func (b *treeBuilder) add(o *Override) error {
 	}
 	it := &item{origin: where, group: o.Key, pkg: o.Package, hasPkg: o.HasPackage}
 	switch {
-	case isText:
+	case v.isText():
 		it.name = v.node.Text
 	case v.kind == listElem:
 		it.isList = true
 		for _, x := range v.items {
-			if x.kind != scalarElem || x.node.Kind != String {
+			if !x.isText() {
 				return errorAt(where, "config group override must be a string or a list of strings, got a list with %s", x.describe())
 			}
 			it.options = append(it.options, x.node.Text)

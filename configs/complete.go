@@ -23,7 +23,7 @@ func Complete(req Request, word string) []string {
 	switch {
 	case !valued:
 		c.completeGroups(l)
-		if m := c.tolerant(); m != nil {
+		if m, _ := c.Compose(); m != nil { // nil where what is typed cannot be composed at all; what the schema faults is forgiven
 			completeKeys(m.tree, l)
 		}
 	case isPath(value):
@@ -54,7 +54,7 @@ func Complete(req Request, word string) []string {
 func CompleteKey(req Request, word string) []string {
 	l := &completions{word: word, bareKeys: true}
 	if c := completer(req); c != nil {
-		if m := c.tolerant(); m != nil {
+		if m, _ := c.Compose(); m != nil {
 			completeKeys(m.tree, l)
 		}
 	}
@@ -66,17 +66,13 @@ func CompleteConfig(req Request, word string) []string {
 	l := &completions{word: word}
 	if c := completer(req); c != nil {
 		dir, _ := splitDir(word)
-		for _, kind := range []struct {
-			groups bool
-			tail   string
-		}{{false, ""}, {true, "/"}} {
-			names, err := c.lib.list(dir, kind.groups)
-			if err != nil {
-				continue
-			}
-			for _, n := range names {
-				l.add(join(dir, n) + kind.tail)
-			}
+		configs, _ := c.lib.list(dir, false) // none of a folder that cannot be read
+		groups, _ := c.lib.list(dir, true)
+		for _, name := range configs {
+			l.add(join(dir, name))
+		}
+		for _, name := range groups {
+			l.add(join(dir, name) + "/")
 		}
 	}
 	return l.sorted()
@@ -120,12 +116,6 @@ func completer(req Request) *Composer {
 	return c
 }
 
-// tolerant composes and forgives what the schema would not.
-func (c *Composer) tolerant() *Composed {
-	m, _ := c.Compose() // nil where what is typed cannot be composed at all
-	return m
-}
-
 // completeGroups offers the groups below the last slash.
 func (c *Composer) completeGroups(l *completions) {
 	dir, _ := splitDir(l.word)
@@ -159,18 +149,14 @@ func completeKeys(root *Node, l *completions) {
 		return
 	}
 	for i, v := range n.Vals {
-		name := n.keyAt(i)
-		deletes := l.prefix == "~"
-		switch {
-		case v.container():
-			l.add(dir + name + ".")
-			if l.bareKeys || deletes {
-				l.add(dir + name)
-			}
-		case l.bareKeys || deletes:
-			l.add(dir + name)
-		default:
-			l.add(dir + name + "=")
+		name := dir + n.keyAt(i)
+		if v.container() {
+			l.add(name + ".")
+		}
+		if l.bareKeys || l.prefix == "~" {
+			l.add(name)
+		} else if !v.container() {
+			l.add(name + "=")
 		}
 	}
 }
@@ -197,7 +183,7 @@ func (c *Composer) valuesOf(key string) []string {
 			out = append(out, "null")
 		}
 	}
-	m := c.tolerant()
+	m, _ := c.Compose()
 	if m == nil {
 		return out
 	}

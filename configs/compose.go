@@ -177,15 +177,15 @@ func (c *Composer) openSearchPath() error {
 
 // searchPathEntries reads hydra.searchpath from the command line or the primary config.
 func (c *Composer) searchPathEntries() (entries []string, provider string, where Origin, err error) {
-	var list *Node
+	var paths *Node
 	provider = "hydra.searchpath in command-line"
 	for _, o := range c.overrides {
 		if o.Key == "hydra.searchpath" && o.Op == opChange && !o.isSweep() {
-			list = o.value.toNode().at(Origin{Source: o.Text})
+			paths = o.value.toNode().at(Origin{Source: o.Text})
 			break
 		}
 	}
-	if list == nil || list.Kind == Null {
+	if paths == nil || paths.Kind == Null {
 		provider = "hydra.searchpath in main"
 		f, err := c.lib.load(c.req.ConfigName)
 		if err != nil || f == nil {
@@ -199,23 +199,14 @@ func (c *Composer) searchPathEntries() (entries []string, provider string, where
 		if err != nil {
 			return nil, "", where, err
 		}
-		if list, err = r.expand(at); err != nil {
+		if paths, err = r.expand(at); err != nil {
 			return nil, "", where, err
 		}
 	}
-	bad := func() error {
-		return errorAt(list.Origin, "hydra.searchpath must be a list of strings, got %s", list.pyStr())
+	if paths.Kind != List || slices.ContainsFunc(paths.Vals, func(v *Node) bool { return v.Kind != String }) {
+		return nil, "", where, errorAt(paths.Origin, "hydra.searchpath must be a list of strings, got %s", paths.pyStr())
 	}
-	if list.Kind != List {
-		return nil, "", where, bad()
-	}
-	for _, v := range list.Vals {
-		if v.Kind != String {
-			return nil, "", where, bad()
-		}
-		entries = append(entries, v.Text)
-	}
-	return entries, provider, list.Origin, nil
+	return list.Map(paths.Vals, (*Node).pyStr), provider, paths.Origin, nil
 }
 
 // Compose builds the config of the request itself.

@@ -98,7 +98,7 @@ func (c *checker) given(n *Node, path string) {
 func structAt(dst any) (reflect.Value, error) {
 	v := reflect.ValueOf(dst)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return v, errorf("decode into %T: want a pointer to a struct", dst)
+		return v, errorf("%T: want a pointer to a struct", dst)
 	}
 	return v.Elem(), nil
 }

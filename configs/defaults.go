@@ -251,13 +251,7 @@ func (it *item) finalPackage(withHeader bool) string {
 	if it.appended {
 		parent = ""
 	}
-	full := parent
-	if pkg != "" {
-		if full != "" {
-			full += "."
-		}
-		full += pkg
-	}
+	full := strings.Trim(parent+"."+pkg, ".")
 	if i := strings.LastIndex(full, "_global_"); i >= 0 {
 		full = strings.TrimPrefix(full[i+len("_global_"):], ".")
 	}

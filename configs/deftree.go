@@ -70,13 +70,10 @@ func (b *treeBuilder) grow(primary string) (*treeNode, error) {
 			return nil, err
 		}
 	}
-	for {
-		grown, err := b.growDeferred(root)
-		if err != nil {
+	for grown := true; grown; {
+		var err error
+		if grown, err = b.growDeferred(root); err != nil {
 			return nil, err
-		}
-		if !grown {
-			break
 		}
 	}
 	if len(b.faults) > 0 { // what could not be loaded might have chosen more

@@ -28,34 +28,18 @@ func (c *Composed) Explain(key string) (string, error) {
 		if choice != "" {
 			b.WriteString("# " + choice)
 		}
-		var names []string
-		leaves(n, key, &names)
 		width, origin := 0, 0
-		for _, name := range names {
-			if v := c.whole.Find(name); v != nil {
-				width, origin = max(width, len(name)+2+len(oneLine(v))), max(origin, len(v.Origin.String()))
-			}
-		}
+		leaves(n, key, func(name string, v *Node) {
+			width, origin = max(width, len(name)+2+len(oneLine(v))), max(origin, len(v.Origin.String()))
+		})
 		width = min(width, max(explainWidth-len("  # ")-origin, 0)) // longer settings push their own origin only
-		for _, name := range names {
-			v := n
-			if name != key {
-				v = n.Find(name[len(key)+1:])
-			}
-			if v == nil { // a key with dots or slashes, as those of hydra.runtime.choices
-				v = n.Get(name[len(key)+1:])
-			}
-			if v == nil {
-				continue
-			}
+		leaves(n, key, func(name string, v *Node) {
 			line := name + ": " + oneLine(v)
 			b.WriteString(line + strings.Repeat(" ", max(width-len(line), 0)) + "  # " + v.Origin.String() + "\n")
-			if s := c.base.schema; s != nil {
-				if f := s.find(name); f != nil && f.help() != "" {
-					b.WriteString("  " + f.help() + "\n")
-				}
+			if s := c.base.schema; s != nil && s.Help(name) != "" {
+				b.WriteString("  " + s.Help(name) + "\n")
 			}
-		}
+		})
 		return b.String(), nil
 	}
 	b.WriteString(key + ": " + oneLine(n) + "\n")
@@ -109,23 +93,22 @@ func (c *Composed) unknownKey(key string) error {
 		return errorf("unknown key %s: want a key, a section or a group, as in `run explain grpo.kl.beta`, `run explain grpo`, "+
 			"`run explain data`; `run --cfg job` prints all keys of a run", key)
 	}
-	var names []string
+	names := list.Map(c.base.choices, func(e choiceEntry) string { return e.key })
+	in, path := c.whole.without("hydra"), ""
 	if strings.HasPrefix(key, "hydra.") {
-		leaves(c.tree.Get("hydra"), "hydra", &names)
-	} else {
-		leaves(c.whole.without("hydra"), "", &names)
+		in, path = c.tree.Get("hydra"), "hydra"
 	}
-	names = append(names, list.Map(c.base.choices, func(e choiceEntry) string { return e.key })...)
+	leaves(in, path, func(name string, _ *Node) { names = append(names, name) })
 	return errorf("unknown key %s%s", key, didYouMean(key, names))
 }
 
-func leaves(n *Node, path string, out *[]string) {
+// leaves visits the values below n, which stands at path; a list is one.
+func leaves(n *Node, path string, visit func(path string, n *Node)) {
 	if n.Kind != Map || len(n.Keys) == 0 {
-		*out = append(*out, path)
-		return
+		visit(path, n)
 	}
 	for i, k := range n.Keys {
-		leaves(n.Vals[i], strings.TrimPrefix(path+"."+k.Text, "."), out)
+		leaves(n.Vals[i], strings.TrimPrefix(path+"."+k.Text, "."), visit)
 	}
 }
 

@@ -12,16 +12,14 @@ import (
 // allowed) and without the keys at their schema's default: a key that is added later, with a default that
 // does what was done before, changes no fingerprint. The order of keys does not matter.
 func (c *Composed) Fingerprint(exclude ...string) (string, error) {
-	if s := c.base.schema; s != nil {
-		return c.fingerprint(s.root, s.defaults.tree, exclude)
-	}
-	return c.fingerprint(nil, nil, exclude)
-}
-
-func (c *Composed) fingerprint(f *field, defaults *Node, exclude []string) (string, error) {
 	n, err := c.Resolved()
 	if err != nil {
 		return "", err
+	}
+	var f *field
+	var defaults *Node
+	if s := c.base.schema; s != nil {
+		f, defaults = s.root, s.defaults.tree
 	}
 	var b strings.Builder
 	c.composer.canonical(&b, f, n, defaults, exclude)

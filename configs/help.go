@@ -2,6 +2,7 @@ package configs
 
 import (
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -86,35 +87,17 @@ func (c *Composed) fillTemplate(path, flags, config string) (string, error) {
 }
 
 // fill replaces $NAME and ${NAME} in a template, and $$ by $.
-func fill(template string, values map[string]string) (string, error) {
-	var out strings.Builder
-	for rest := template; ; {
-		before, after, found := strings.Cut(rest, "$")
-		out.WriteString(before)
-		if !found {
-			return out.String(), nil
-		}
-		if strings.HasPrefix(after, "$") {
-			out.WriteByte('$')
-			rest = after[1:]
-			continue
-		}
-		name, tail := after, ""
-		if inner, braced := strings.CutPrefix(after, "{"); braced {
-			name, tail, _ = strings.Cut(inner, "}")
-		} else {
-			n := 0
-			for n < len(after) && (letter(after[n]) || n > 0 && digit(after[n])) {
-				n++
-			}
-			name, tail = after[:n], after[n:]
-		}
+func fill(template string, values map[string]string) (text string, err error) {
+	text = os.Expand(template, func(name string) string {
 		value, ok := values[name]
+		if name == "$" {
+			return name
+		}
 		if !ok {
 			names := list.Map(slices.Sorted(maps.Keys(values)), func(k string) string { return "$" + k })
-			return "", errorf("unknown $%s%s: want one of %s, or $$ for $", name, didYouMean("$"+name, names), strings.Join(names, ", "))
+			err = errorf("unknown $%s%s: want one of %s, or $$ for $", name, didYouMean("$"+name, names), strings.Join(names, ", "))
 		}
-		out.WriteString(value)
-		rest = tail
-	}
+		return value
+	})
+	return text, err
 }

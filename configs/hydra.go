@@ -123,12 +123,7 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, b *base, job j
 	}
 	var task, hydra []*Node
 	for _, o := range overrides {
-		n := plainString(o.Text)
-		if strings.Contains(o.Text, "${") {
-			if t, err := newString(o.Text); err == nil {
-				n = t
-			}
-		}
+		n := stringOf(o.Text)
 		n.Origin = Origin{Source: o.Text}
 		if o.isHydra() {
 			hydra = append(hydra, n)

@@ -1,8 +1,8 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 )
@@ -19,15 +19,8 @@ func jsonText(n *Node) string {
 	case Int:
 		return n.Text
 	case Float:
-		switch {
-		case math.IsInf(n.Num, 1):
-			return "Infinity"
-		case math.IsInf(n.Num, -1):
-			return "-Infinity"
-		case math.IsNaN(n.Num):
-			return "NaN"
-		}
-		return pyFloat(n.Num)
+		text := pyFloat(n.Num)
+		return cmp.Or(map[string]string{"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[text], text)
 	case String:
 		return jsonQuote(n.Text)
 	}

@@ -99,15 +99,20 @@ func plainString(s string) *Node { return &Node{Kind: String, Text: s} }
 
 // newString makes a text node; text with ${ is parsed, and a syntax error in it is returned.
 func newString(s string) (*Node, error) {
-	n := &Node{Kind: String, Text: s}
+	n := plainString(s)
+	var err error
 	if strings.Contains(s, "${") {
-		t, err := parseTemplate(s)
-		if err != nil {
-			return nil, err
-		}
-		n.tmpl = t
+		n.tmpl, err = parseTemplate(s)
 	}
-	return n, nil
+	return n, err
+}
+
+// stringOf is newString where a text with a syntax error stands for itself.
+func stringOf(s string) *Node {
+	if n, err := newString(s); err == nil {
+		return n
+	}
+	return plainString(s)
 }
 
 // at returns a copy of n with another origin, in its whole subtree.

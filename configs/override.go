@@ -41,7 +41,7 @@ func (o *Override) where() Origin {
 func ParseOverride(text string) (*Override, error) {
 	o := &Override{Text: text}
 	fail := func(pos int, msg string) (*Override, error) {
-		return nil, errorAt(Origin{Source: excerpt(text)}, "Error parsing override: column %d: %s", pos+1, msg)
+		return nil, errorAt(Origin{Source: text}, "Error parsing override: column %d: %s", pos+1, msg)
 	}
 	pos := 0
 	switch {
@@ -84,22 +84,13 @@ func ParseOverride(text string) (*Override, error) {
 	p := &valueParser{s: text, pos: pos + 1}
 	v, err := p.value()
 	if err != nil {
-		return nil, errorAt(Origin{Source: excerpt(text)}, "Error parsing override: %v", err)
+		return nil, errorAt(Origin{Source: text}, "Error parsing override: %v", err)
 	}
 	if v.kind == extendElem && o.Op != opChange {
 		return fail(0, "Trying to use override symbols when extending a list: want key=extend_list(…) without "+opPrefix[o.Op])
 	}
 	o.value = v
 	return o, nil
-}
-
-// excerpt shortens a very long override for a message.
-func excerpt(text string) string {
-	const most = 1000
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // keyLen matches a group path or a package at the start of s.

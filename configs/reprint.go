@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"regexp"
 	"strings"
 
 	"fulcrum/internal/list"
@@ -55,7 +56,7 @@ func (e *elem) reprint() string {
 		if e.kind == extendElem {
 			open, end = "extend_list(", ")"
 		}
-		return open + strings.Join(list.Map(e.items, func(x *elem) string { return x.reprint() }), ",") + end
+		return open + strings.Join(list.Map(e.items, (*elem).reprint), ",") + end
 	case dictElem:
 		item := func(i int) string { return scalarOf(e.keys[i]).reprint() + ":" + e.items[i].reprint() }
 		return "{" + strings.Join(list.Make(len(e.items), item), ",") + "}"
@@ -66,24 +67,13 @@ func (e *elem) reprint() string {
 	case e.node.Kind == Null:
 		return "null"
 	case e.node.Kind == String:
-		return escapeText(e.node.Text)
+		return escaped.ReplaceAllString(e.node.Text, `\$0`)
 	}
 	return e.node.pyStr()
 }
 
-func escapeText(s string) string {
-	if !strings.ContainsAny(s, "\\()[]{}:=, \t") {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if strings.IndexByte("\\()[]{}:=, \t", s[i]) >= 0 {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
+// escaped are the characters of text that stand behind a backslash.
+var escaped = regexp.MustCompile(`[\\()\[\]{}:=, \t]`)
 
 // Quote makes any text one string of the override grammar.
 func Quote(text string) string {

@@ -30,10 +30,7 @@ func (l *place) path() string {
 	if l == nil || l.up == nil {
 		return ""
 	}
-	if up := l.up.path(); up != "" {
-		return up + "." + l.key
-	}
-	return l.key
+	return strings.TrimPrefix(l.up.path()+"."+l.key, ".")
 }
 
 // resolver evaluates the interpolations of one tree. Results are shared; nothing is evaluated twice.

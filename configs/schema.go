@@ -63,15 +63,15 @@ type field struct {
 // SchemaOf builds the schema of a pointer to a struct that holds the default values. choices are the names of tables that the struct's own
 // package does not know, by key.
 func SchemaOf(defaults any, choices map[string][]string) (*Schema, error) {
-	v := reflect.ValueOf(defaults)
-	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
-		return nil, errorf("schema of %T: want a pointer to a struct", defaults)
-	}
-	root := &field{kind: Map, choices: choices}
-	if err := root.describe(v.Elem().Type()); err != nil {
+	v, err := structAt(defaults)
+	if err != nil {
 		return nil, err
 	}
-	s := &Schema{root: root, defaults: decoded{v.Elem(), defaultNode(v.Elem(), root)}}
+	root := &field{kind: Map, choices: choices}
+	if err := root.describe(v.Type()); err != nil {
+		return nil, err
+	}
+	s := &Schema{root: root, defaults: decoded{v, defaultNode(v, root)}}
 	return s, s.freeSections()
 }
 
@@ -224,11 +224,7 @@ func defaultValue(v reflect.Value, f *field) *Node {
 	case reflect.Float32, reflect.Float64:
 		return newFloat(v.Float())
 	case reflect.String:
-		n, err := newString(v.String())
-		if err != nil {
-			return plainString(v.String())
-		}
-		return n
+		return stringOf(v.String())
 	case reflect.Slice:
 		return newList(list.Make(v.Len(), func(i int) *Node { return defaultNode(v.Index(i), f.elem) })...)
 	case reflect.Map:

@@ -32,21 +32,13 @@ func (c *Composer) Space(master *Composed) (dims []Dimension, fixed []string, er
 		return nil, nil, errorAt(old.Origin, "hydra.sweeper.search_space is the older spelling of hydra.sweeper.params: write params: {lr: "+
 			"'tag(log, interval(0.001, 0.1))'} instead")
 	}
-	params, err := master.hydraValue("sweeper.params")
-	if err != nil {
-		return nil, nil, err
-	}
-	overrides, err := c.sweepOverrides(params)
+	overrides, err := c.sweepOverrides(master)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, o := range overrides {
 		if !o.isSweep() {
-			values, err := c.axis(o)
-			if err != nil {
-				return nil, nil, err
-			}
-			fixed = append(fixed, values...)
+			fixed = append(fixed, o.key()+"="+o.printed())
 			continue
 		}
 		d, err := c.dimension(o)
@@ -59,7 +51,7 @@ func (c *Composer) Space(master *Composed) (dims []Dimension, fixed []string, er
 }
 
 func (c *Composer) dimension(o *Override) (Dimension, error) {
-	d := Dimension{Key: opPrefix[o.Op] + o.fullKey(), Tags: o.value.tags}
+	d := Dimension{Key: o.key(), Tags: o.value.tags}
 	fail := func(format string, args ...any) (Dimension, error) {
 		return d, errorAt(o.where(), format, args...)
 	}

@@ -3,6 +3,7 @@ package configs
 import (
 	"math/big"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -95,77 +96,34 @@ func anyMatch(patterns []string, s string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return fnmatch(p, s) })
 }
 
+// patternPart is a wildcard, a set or a character of a pattern.
+var patternPart = regexp.MustCompile(`(?s)\[(?:!.|[^!])[^\]]*\]|.`)
+
 // fnmatch matches Python's fnmatch patterns: * ? [ab] [!ab].
 func fnmatch(pattern, text string) bool {
-	p, s := []rune(pattern), []rune(text)
-	star, mark := -1, 0
-	i, j := 0, 0
-	for j < len(s) {
-		if i < len(p) && p[i] == '*' {
-			star, mark = i, j
-			i++
-			continue
+	expression, err := regexp.Compile("(?s)^" + patternPart.ReplaceAllStringFunc(pattern, func(part string) string {
+		switch {
+		case part == "*":
+			return ".*"
+		case part == "?":
+			return "."
+		case strings.HasPrefix(part, "[!"):
+			return "[^" + regexp.QuoteMeta(part[2:len(part)-1]) + "]"
+		case part[0] == '[' && part != "[":
+			return "[" + regexp.QuoteMeta(part[1:len(part)-1]) + "]"
 		}
-		if i < len(p) {
-			if n, ok := matchOne(p[i:], s[j]); ok {
-				i += n
-				j++
-				continue
-			}
-		}
-		if star < 0 {
-			return false
-		}
-		mark++
-		i, j = star+1, mark
-	}
-	for i < len(p) && p[i] == '*' {
-		i++
-	}
-	return i == len(p)
-}
-
-// matchOne matches one character; n is the length of the pattern used.
-func matchOne(p []rune, c rune) (n int, ok bool) {
-	if p[0] == '?' {
-		return 1, true
-	}
-	if p[0] != '[' {
-		return 1, p[0] == c
-	}
-	end := 1
-	if end < len(p) && p[end] == '!' {
-		end++
-	}
-	if end < len(p) && p[end] == ']' {
-		end++
-	}
-	for end < len(p) && p[end] != ']' {
-		end++
-	}
-	if end >= len(p) {
-		return 1, c == '['
-	}
-	set := p[1:end]
-	negate := set[0] == '!'
-	if negate {
-		set = set[1:]
-	}
-	in := false
-	for k := 0; k < len(set); k++ {
-		if k+2 < len(set) && set[k+1] == '-' {
-			in = in || set[k] <= c && c <= set[k+2]
-			k += 2
-			continue
-		}
-		in = in || set[k] == c
-	}
-	return end + 1, in != negate
+		return regexp.QuoteMeta(part)
+	}) + "$")
+	return err == nil && expression.MatchString(text)
 }
 
 // sweepOverrides lists the task overrides of a sweep: hydra.sweeper.params first; of two with the
 // same key and prefix the first position and the last value count.
-func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
+func (c *Composer) sweepOverrides(master *Composed) ([]*Override, error) {
+	params, err := master.hydraValue("sweeper.params")
+	if err != nil {
+		return nil, err
+	}
 	var all, out []*Override
 	if params != nil && params.Kind == Map {
 		for i, k := range params.Keys {
@@ -180,41 +138,45 @@ func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
 	all = append(all, list.Filter(c.overrides, func(o *Override) bool { return !o.isHydra() })...)
 	at := map[string]int{}
 	for _, o := range all {
-		key := opPrefix[o.Op] + o.fullKey()
-		if i, ok := at[key]; ok {
+		if i, ok := at[o.key()]; ok {
 			out[i] = o
 			continue
 		}
-		at[key] = len(out)
+		at[o.key()] = len(out)
 		out = append(out, o)
 	}
 	return out, nil
 }
 
+// key is what jobs are told apart by: the key with its prefix, +a.b.
+func (o *Override) key() string { return opPrefix[o.Op] + o.fullKey() }
+
+// printed is the value of an override without a sweep, re-printed.
+func (o *Override) printed() string {
+	switch {
+	case o.value == nil:
+		return "null"
+	case o.value.kind == extendElem: // Hydra re-prints it as the list of its arguments
+		return (&elem{kind: listElem, items: o.value.items}).reprint()
+	}
+	return o.value.reprint()
+}
+
 // axis expands one override to the strings key=value of the jobs.
 func (c *Composer) axis(o *Override) ([]string, error) {
-	key := opPrefix[o.Op] + o.fullKey()
-	switch {
-	case o.isSweep():
-		vals, err := o.value.values(func() ([]string, error) {
-			if !c.lib.group(o.Key) {
-				return nil, errorf("glob() works on config groups: %s is none", o.Key)
-			}
-			return c.lib.list(o.Key, false)
-		})
-		if err != nil {
-			return nil, errorAt(o.where(), "%v", err)
-		}
-		for i, v := range vals {
-			vals[i] = key + "=" + v
-		}
-		return vals, nil
-	case o.value == nil:
-		return []string{key + "=null"}, nil
-	case o.value.kind == extendElem: // Hydra re-prints it as the list of its arguments
-		return []string{key + "=" + (&elem{kind: listElem, items: o.value.items}).reprint()}, nil
+	if !o.isSweep() {
+		return []string{o.key() + "=" + o.printed()}, nil
 	}
-	return []string{key + "=" + o.value.reprint()}, nil
+	values, err := o.value.values(func() ([]string, error) {
+		if !c.lib.group(o.Key) {
+			return nil, errorf("glob() works on config groups: %s is none", o.Key)
+		}
+		return c.lib.list(o.Key, false)
+	})
+	if err != nil {
+		return nil, errorAt(o.where(), "%v", err)
+	}
+	return list.Map(values, func(v string) string { return o.key() + "=" + v }), nil
 }
 
 // product is the cartesian product of the axes; the rightmost varies fastest.
@@ -280,11 +242,7 @@ func (c *Composer) checkSweeps(overrides []*Override, multirun bool) error {
 
 // Jobs expands the sweep of a composed multirun request to the override lists of its jobs.
 func (c *Composer) Jobs(master *Composed) ([][]string, error) {
-	params, err := master.hydraValue("sweeper.params")
-	if err != nil {
-		return nil, err
-	}
-	overrides, err := c.sweepOverrides(params)
+	overrides, err := c.sweepOverrides(master)
 	if err != nil {
 		return nil, err
 	}

@@ -10,24 +10,18 @@ import (
 
 // Unread returns the keys of the user's own section that nothing in this run takes its value from: no setting that acts, and no
 // value of the hydra node.
-func (c *Composed) Unread() []Setting {
+func (c *Composed) Unread() (unread []Setting) {
 	own := c.whole.Get(ownSection)
 	if c.base.schema == nil || own == nil || own.Kind != Map || len(own.Keys) == 0 {
 		return nil
 	}
-	var keys []string
-	leaves(own, ownSection, &keys)
 	read := c.readPaths()
-	keys = slices.DeleteFunc(keys, func(key string) bool {
-		return slices.ContainsFunc(read, func(path string) bool { return Covers(path, key) || Covers(key, path) })
-	})
-	return list.Map(keys, func(key string) Setting {
-		s := Setting{Key: key}
-		if n := c.whole.Find(key); n != nil {
-			s.Where = n.Origin
+	leaves(own, ownSection, func(key string, n *Node) {
+		if !slices.ContainsFunc(read, func(path string) bool { return Covers(path, key) || Covers(key, path) }) {
+			unread = append(unread, Setting{Key: key, Where: n.Origin})
 		}
-		return s
 	})
+	return unread
 }
 
 // readPaths returns the places that interpolations outside the user's own section lead to, directly or through others.

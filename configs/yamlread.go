@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,9 +56,6 @@ func ParseYAML(source string, data []byte) (n *Node, err error) {
 		return nil, errorAt(Origin{source, int32(max(second.Line, 1)), 1}, "a second YAML document: want one document a file")
 	} else if !errors.Is(err, io.EOF) {
 		return nil, yamlError(source, data, err)
-	}
-	if len(doc.Content) == 0 {
-		return &Node{Kind: Map, Origin: Origin{source, 1, 1}}, nil
 	}
 	r := yamlReader{source: source, restore: restore, done: map[*yaml.Node]*Node{}, open: map[*yaml.Node]bool{}, sizes: map[*Node]int{},
 		anchors: map[string]bool{}}
@@ -368,12 +366,12 @@ func (r *yamlReader) merge(y *yaml.Node, put func(Key, *Node)) error {
 	if v.Kind == List {
 		maps = v.Vals
 	}
-	for i := len(maps) - 1; i >= 0; i-- { // the first of a list wins
-		if maps[i].Kind != Map {
-			return errorAt(r.origin(y), "<< of %s: want a mapping or a list of mappings", maps[i].Kind)
+	for _, from := range slices.Backward(maps) { // the first of a list wins
+		if from.Kind != Map {
+			return errorAt(r.origin(y), "<< of %s: want a mapping or a list of mappings", from.Kind)
 		}
-		for j, k := range maps[i].Keys {
-			put(k, maps[i].Vals[j])
+		for i, k := range from.Keys {
+			put(k, from.Vals[i])
 		}
 	}
 	return nil

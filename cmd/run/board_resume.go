@@ -32,7 +32,7 @@ import (
 func resumeDetached(dir string) error {
 	args := []string{"resume", dir}
 	if ledger.Exists(dir) {
-		args = append(args, detachFlag)
+		args = append(args, "--detach")
 	}
 	said, err := os.CreateTemp("", "fulcrum-resume-*")
 	if err != nil {

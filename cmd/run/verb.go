@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -17,6 +19,7 @@ type verb struct {
 	usage string         // its forms, one a line, with their effects
 	flags *pflag.FlagSet // nil: run gets every argument
 	words []string       // choices of its first argument, for completion; nil: a path
+	takes *int           // how many arguments; nil: run looks
 	run   func(s *session, args []string) error
 
 	overrides bool // its arguments are those of a run, for completion
@@ -60,21 +63,21 @@ func (s *session) verb(name string, args []string) error {
 	if err := v.flags.Parse(args); err != nil {
 		return usage.OfFlags("run "+name, v.flags, err)
 	}
-	if err := asFlag(name, v.flags, v.flags.Args()); err != nil {
+	args = v.flags.Args()
+	if err := cmp.Or(asFlag(name, v.flags, args), joinedPath(args)); err != nil {
 		return err
 	}
-	if err := joinedPath(v.flags.Args()); err != nil {
-		return err
+	if v.takes != nil && len(args) != *v.takes {
+		return usage.Errorf("want: `%s`", v.form())
 	}
-	return v.run(s, v.flags.Args())
+	return v.run(s, args)
 }
 
-// want checks the number of a command's arguments.
-func want(args []string, n int, form string) error {
-	if len(args) != n {
-		return usage.Errorf("want: `run %s`", form)
-	}
-	return nil
+// form is what a command of one form takes: the line of its usage behind the examples.
+func (v *verb) form() string {
+	_, text, _ := strings.Cut(v.usage, "\n\n")
+	line, _, _ := strings.Cut(text, "\n")
+	return line
 }
 
 // jsonFlag adds --json to a command's flags.

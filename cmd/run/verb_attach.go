@@ -15,10 +15,8 @@ run attach SWEEP_FOLDER
 Follows a sweep that another process controls until it ends; takes over one that nobody controls.
 `,
 		flags: usage.Flags(),
+		takes: new(1),
 		run: func(s *session, args []string) error {
-			if err := want(args, 1, "attach SWEEP_FOLDER"); err != nil {
-				return err
-			}
 			controlled := runfolder.Locked(args[0])
 			if err := sweep.Attach(s.ctx, s.app, args[0]); err != nil || controlled { // whoever controls it goes on
 				return err

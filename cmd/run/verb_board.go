@@ -68,11 +68,7 @@ func boardRoots(args []string) ([]string, error) {
 		if err := runfolder.CheckExists(dir); err != nil {
 			return nil, err
 		}
-		info, err := os.Stat(dir)
-		if err != nil {
-			return nil, usage.Errorf("%v: want a folder with runs", err)
-		}
-		if !info.IsDir() {
+		if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 			return nil, usage.Errorf("%s: a file: want a folder with runs", dir)
 		}
 	}

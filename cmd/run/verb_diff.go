@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -29,7 +28,7 @@ func (e *differError) ExitCode() int { return 1 }
 // diffVerb says what differs between two runs, two sweeps or two config files.
 func diffVerb() *verb {
 	f := usage.Flags()
-	asJSON := f.Bool("json", false, "print JSON")
+	asJSON := jsonFlag(f)
 	return &verb{
 		usage: `run diff outputs/quick outputs/slow
 run diff mine.yaml theirs.yaml
@@ -41,10 +40,8 @@ followed: what a key of vars feeds is a setting. Exit code 0: no difference
 that counts; 1: a difference; 2: A or B is something else.
 `,
 		flags: f,
+		takes: new(2),
 		run: func(s *session, args []string) error {
-			if err := want(args, 2, "diff A B [--json]"); err != nil {
-				return err
-			}
 			var sides [2]compare.DiffSide
 			for i, path := range args {
 				var err error
@@ -57,12 +54,11 @@ that counts; 1: a difference; 2: A or B is something else.
 				return err
 			}
 			if *asJSON {
-				text, err := json.MarshalIndent(diff, "", "  ")
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(s.out, "%s\n", text)
-			} else if err := diff.WriteText(s.out, stdout.Width()); err != nil {
+				err = writeJSON(s.out, diff)
+			} else {
+				err = diff.WriteText(s.out, stdout.Width())
+			}
+			if err != nil {
 				return err
 			}
 			if !diff.Same {
@@ -72,7 +68,6 @@ that counts; 1: a difference; 2: A or B is something else.
 				fmt.Fprintln(s.out, "\n"+diff.Verdict())
 			}
 			return nil
-
 		},
 	}
 }

@@ -26,10 +26,8 @@ Says what of libtorch, BLAS, CUDA (devices, memory, bfloat16, flash attention, N
 matrix product on each kind of device. --verbose adds how libtorch was built.
 `,
 		flags: f,
+		takes: new(0),
 		run: func(s *session, args []string) error {
-			if err := want(args, 0, "doctor [--verbose] [--json]"); err != nil {
-				return err
-			}
 			m, err := examined()
 			if *asJSON && m != nil {
 				if err := writeJSON(s.out, m); err != nil {
@@ -155,8 +153,8 @@ func (m *machineJSON) text(verbose bool) string {
 		line(fmt.Sprintf("cuda:%d", i), "%s, compute capability %s, %s multiprocessors", d.Name, d.Capability, d.Multiprocessors)
 		line("", "%s free of %s; CUDA %s, the driver knows up to %s",
 			hostmem.Size(d.MemoryFree), hostmem.Size(d.MemoryTotal), d.Runtime, d.Driver)
-		line("", "bfloat16 %s, flash attention %s,", usable(d.BFloat16), usable(d.Flash))
-		line("", "kernels compiled at run time (NVRTC) %s", usable(d.NVRTC))
+		line("", "bfloat16 %s, flash attention %s,", usable[d.BFloat16], usable[d.Flash])
+		line("", "kernels compiled at run time (NVRTC) %s", usable[d.NVRTC])
 	}
 	if m.Products {
 		line("products", "a 512×512 matrix product is right")
@@ -164,9 +162,4 @@ func (m *machineJSON) text(verbose bool) string {
 	return b.String()
 }
 
-func usable(yes bool) string {
-	if yes {
-		return "usable"
-	}
-	return "not usable"
-}
+var usable = map[bool]string{true: "usable", false: "not usable"}

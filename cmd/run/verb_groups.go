@@ -3,15 +3,15 @@ package main
 // command is a line of the list of commands.
 type command struct{ name, does string }
 
-// commandGroups are the commands in the order in which a user meets them.
-func commandGroups() []struct {
+// commandGroup is a paragraph of the list of commands.
+type commandGroup struct {
 	title    string
 	commands []command
-} {
-	return []struct {
-		title    string
-		commands []command
-	}{
+}
+
+// commandGroups are the commands in the order in which a user meets them.
+func commandGroups() []commandGroup {
+	return []commandGroup{
 		{"Runs and sweeps", []command{
 			{"ask", "whether a change is worth having, by a study that grows"},
 			{"board", "runs and sweeps in a browser, live"},

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"fulcrum/configs"
 	"fulcrum/experiments/leverplus"
 	"fulcrum/internal/list"
 	"fulcrum/internal/program"
@@ -31,13 +30,8 @@ func leverPlus(s *session, args []string) error {
 			return usage.Errorf("lever-plus: %q is neither a switch of the reference nor an override key=value", arg)
 		}
 	}
-	schema, err := s.app.Schema()
-	if err != nil {
-		return err
-	}
 	overrides = append(overrides, f.Args()...)
-	c, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: overrides, Now: s.now, AppName: "run",
-		Warn: func(message string) { fmt.Fprintln(s.errOut, "warning: "+message) }})
+	c, err := s.composed(overrides)
 	if err != nil {
 		return err
 	}

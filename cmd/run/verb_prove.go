@@ -37,10 +37,8 @@ of processes and order of shards where steps have several. Drawn steps, and all 
 bytes; exit 1 if not. The report says what was proven.
 `,
 		flags: f,
+		takes: new(1),
 		run: func(s *session, args []string) error {
-			if err := want(args, 1, "prove RUN_FOLDER [--steps K] [--seed S] [--from-start]"); err != nil {
-				return err
-			}
 			if opt.Steps < 0 {
 				return usage.Errorf("--steps=%d: want a number of steps, or 0 for all", opt.Steps)
 			}

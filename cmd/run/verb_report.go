@@ -17,51 +17,48 @@ import (
 	"fulcrum/reports/runreport"
 )
 
-// htmlFlag writes a report that is printed as a page too.
-const htmlFlag = "--html"
-
 // reportVerb rebuilds the report of a run or sweep, compares several runs, judges a published table, or draws figures for a paper.
 func reportVerb() *verb {
 	f := usage.Flags()
 	var opt reportOptions
-	f.StringVar(&opt.html, htmlFlag[2:], "", "file of the page")
+	f.StringVar(&opt.html, "html", "", "file of the page")
 	f.BoolVar(&opt.json, "json", false, "print one JSON document")
-	f.StringSliceVar(&opt.paper.Names, figureFlag[2:], nil, "figures for a paper, by name; none: all")
-	f.Float64Var(&opt.paper.Width, widthFlag[2:], 0, "of figures for a paper, mm")
+	f.StringSliceVar(&opt.paper.Names, "figure", nil, "figures for a paper, by name; none: all")
+	f.Float64Var(&opt.paper.Width, "figure-width", 0, "of figures for a paper, mm")
 	f.BoolVar(&opt.paper.NoTitle, "no-title", false, "figures for a paper without their titles")
 	f.StringVar(&opt.figures, "figure-dir", "", "folder of figures for a paper")
 	return &verb{
 		usage: `run report outputs/quick
 run report outputs/quick outputs/slow --html compared.html
-run report multirun/lr ` + figureFlag + ` settings ` + widthFlag + ` 85 --no-title
+run report multirun/lr --figure settings --figure-width 85 --no-title
 
 run report RUN_OR_SWEEP_FOLDER [--json]
-run report RUN_FOLDER RUN_FOLDER… [` + htmlFlag + ` FILE] [--json]
-run report TABLE.json [` + htmlFlag + ` FILE] [--json]
-run report FOLDER… [` + figureFlag + ` NAME,…] [` + widthFlag + ` MM] [--no-title] [--figure-dir DIR]
+run report RUN_FOLDER RUN_FOLDER… [--html FILE] [--json]
+run report TABLE.json [--html FILE] [--json]
+run report FOLDER… [--figure NAME,…] [--figure-width MM] [--no-title] [--figure-dir DIR]
 Writes report.md and report.html of a run or sweep again, prints a comparison of several runs, or says what a table
-of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + ` writes what is printed as a page too.
-With ` + figureFlag + `, ` + widthFlag + ` or --no-title it draws figures for a paper instead, as PDF and SVG: of a run, of a sweep's
+of published accuracies allows to conclude (docs/statistics.md); --html writes what is printed as a page too.
+With --figure, --figure-width or --no-title it draws figures for a paper instead, as PDF and SVG: of a run, of a sweep's
 settings, or of what compares several runs; all or those named, 170 mm wide or MM, into the folder figures of the run or sweep (of a
 comparison: figures) or DIR.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
-			if opt.html == "" && f.Changed(htmlFlag[2:]) {
-				return usage.Errorf("%s: want a file: `run report A B %s FILE`", htmlFlag, htmlFlag)
+			if opt.html == "" && f.Changed("html") {
+				return usage.Errorf("--html: want a file: `run report A B --html FILE`")
 			}
-			if f.Changed(figureFlag[2:]) && len(opt.paper.Names) == 0 {
-				return usage.Errorf("%s: want names of figures; without the flag all are drawn", figureFlag)
+			if f.Changed("figure") && len(opt.paper.Names) == 0 {
+				return usage.Errorf("--figure: want names of figures; without the flag all are drawn")
 			}
-			if w := opt.paper.Width; f.Changed(widthFlag[2:]) && !(w >= 50 && w <= 500) {
-				return usage.Errorf("%s %g: want a width in [50, 500] mm", widthFlag, w)
+			if w := opt.paper.Width; f.Changed("figure-width") && !(w >= 50 && w <= 500) {
+				return usage.Errorf("--figure-width %g: want a width in [50, 500] mm", w)
 			}
-			for _, name := range []string{figureFlag[2:], widthFlag[2:], "no-title", "figure-dir"} {
+			for _, name := range []string{"figure", "figure-width", "no-title", "figure-dir"} {
 				opt.draws = opt.draws || f.Changed(name)
 			}
 			if opt.draws && (opt.json || opt.html != "") {
-				return usage.Errorf("figures for a paper are files of their own: want no --json or %s with %s, %s, --no-title or --figure-dir",
-					htmlFlag, figureFlag, widthFlag)
+				return usage.Errorf("figures for a paper are files of their own: want no --json or --html with --figure, --figure-width, " +
+					"--no-title or --figure-dir")
 			}
 			return s.report(args, opt)
 		},
@@ -76,12 +73,6 @@ type reportOptions struct {
 	paper   chart.Paper
 	figures string // their folder; "": that of the run
 }
-
-// The flags that name figures for a paper and their width.
-const (
-	figureFlag = "--figure"
-	widthFlag  = "--figure-width"
-)
 
 // report does what run report asks for.
 func (s *session) report(paths []string, opt reportOptions) error {
@@ -111,7 +102,7 @@ func (s *session) report(paths []string, opt reportOptions) error {
 	}
 	dir := paths[0]
 	if opt.html != "" {
-		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, opt.html)
+		return usage.Errorf("--html %s: the page of one run or sweep is its report.html; the flag is for comparisons", opt.html)
 	}
 	if ledger.Exists(dir) {
 		if err := s.app.Report(dir); err != nil {

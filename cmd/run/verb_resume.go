@@ -9,25 +9,22 @@ import (
 	"fulcrum/internal/usage"
 )
 
-// detachFlag leaves a sweep to a process of its own.
-const detachFlag = "--detach"
-
 // resumeVerb goes on with a run or a sweep.
 func resumeVerb() *verb {
 	f := usage.Flags()
 	accept := f.Bool(sweep.AcceptChanges[2:], false, "go on although the configuration files have changed")
-	detached := f.Bool(detachFlag[2:], false, "leave the sweep to a process of its own")
+	detached := f.Bool("detach", false, "leave the sweep to a process of its own")
 	return &verb{
 		usage: `run resume outputs/quick
 run resume multirun/lr hydra.sweeper.n_trials=80
 
 run resume RUN_FOLDER [parallel.processes=N] [lvlm.url=ADDRESS] …
-run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
+run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [--detach] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
 Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed. A run may go on
 with others, from then on, of these keys: checks, on_end, parallel.processes, backend and timeout_seconds, lvlm.url, key_env, concurrency,
 timeout_seconds, retries and store, checkpoint.on_damage and keep_states, optim.state=offload.
 ` + sweep.AcceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
-` + detachFlag + ` leaves it to a process of its own. How a sweep runs and is judged may be given anew,
+--detach leaves it to a process of its own. How a sweep runs and is judged may be given anew,
 what its jobs compute may not (docs/sweeps.md).
 `,
 		flags: f,
@@ -46,9 +43,9 @@ what its jobs compute may not (docs/sweeps.md).
 					dirs = append(dirs, arg)
 				}
 			}
-			if err := want(dirs, 1, "resume RUN_FOLDER [KEY=VALUE …]`, or `run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+
-				"] [hydra.sweeper.n_trials=N]"); err != nil {
-				return err
+			if len(dirs) != 1 {
+				return usage.Errorf("want: `run resume RUN_FOLDER [KEY=VALUE …]`, or `run resume SWEEP_FOLDER [%s] [--detach] "+
+					"[hydra.sweeper.n_trials=N]`", sweep.AcceptChanges)
 			}
 			dir := dirs[0]
 			if err := runfolder.CheckExists(dir); err != nil {

@@ -19,10 +19,8 @@ Prints how far a run or each job of a sweep is, and whether a process is at work
 on it.
 `,
 		flags: f,
+		takes: new(1),
 		run: func(s *session, args []string) error {
-			if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER [--json]"); err != nil {
-				return err
-			}
 			if err := runfolder.CheckExists(args[0]); err != nil {
 				return err
 			}

@@ -21,23 +21,20 @@ import (
 
 // verifyVerb computes every number of a report again from the raw records.
 func verifyVerb() *verb {
-	const skipWeights = "no-checkpoints"
 	opt := verify.VerifyOptions{Version: build.Name()}
 	f := usage.Flags()
-	f.BoolVar(&opt.SkipWeights, skipWeights, false, "accept a folder whose weights are gone")
+	f.BoolVar(&opt.SkipWeights, "no-checkpoints", false, "accept a folder whose weights are gone")
 	asJSON := jsonFlag(f)
 	return &verb{
 		usage: `run verify outputs/quick
 
-run verify REPORT_OR_FOLDER [--` + skipWeights + `] [--json]
+run verify REPORT_OR_FOLDER [--no-checkpoints] [--json]
 Computes every number of a run's or sweep's report again from its raw records, draws its plots again, and compares:
-one line for each difference, exit 1 if there is any. --` + skipWeights + ` accepts a folder whose weights are gone.
+one line for each difference, exit 1 if there is any. --no-checkpoints accepts a folder whose weights are gone.
 `,
 		flags: f,
+		takes: new(1),
 		run: func(s *session, args []string) error {
-			if err := want(args, 1, "verify REPORT_OR_FOLDER [--"+skipWeights+"] [--json]"); err != nil {
-				return err
-			}
 			return printVerification(s, args[0], opt, *asJSON)
 		},
 	}

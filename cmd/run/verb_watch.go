@@ -18,10 +18,8 @@ Shows how a run or a sweep goes, until it ends: epochs, curves, memory, findings
 or the table of jobs. Ctrl-C ends the watching, not the run.
 `,
 		flags: usage.Flags(),
+		takes: new(1),
 		run: func(s *session, args []string) error {
-			if err := want(args, 1, "watch RUN_OR_SWEEP_FOLDER"); err != nil {
-				return err
-			}
 			if err := runfolder.CheckExists(args[0]); err != nil {
 				return err
 			}

@@ -194,11 +194,7 @@ func (l *library) list(group string, subgroups bool) ([]string, error) {
 			if !s.shows(path.Join(group, name)) || name == "__pycache__" {
 				continue
 			}
-			if e.Type()&fs.ModeSymlink != 0 {
-				if info, err := fs.Stat(s.fsys, path.Join(group, name)); err != nil || info.IsDir() != subgroups {
-					continue
-				}
-			} else if e.IsDir() != subgroups {
+			if info, err := fs.Stat(s.fsys, path.Join(group, name)); err != nil || info.IsDir() != subgroups { // a link is what it leads to
 				continue
 			}
 			switch {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"fulcrum/configs"
 	"fulcrum/internal/usage"
 )
@@ -228,17 +230,11 @@ func longFlag(w string) string {
 	if !strings.HasPrefix(w, "-") {
 		return ""
 	}
-	for _, s := range shortNames {
-		if w == s[0] {
-			return s[1]
+	flagSet(&invocation{}).VisitAll(func(f *pflag.Flag) {
+		if names := namesOf(f); slices.Contains(names, w) {
+			w = names[0]
 		}
-	}
-	f := flagSet(&invocation{})
-	if len(w) == 2 {
-		if fl := f.ShorthandLookup(w[1:]); fl != nil {
-			return "--" + fl.Name
-		}
-	}
+	})
 	return w
 }
 

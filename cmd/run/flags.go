@@ -165,21 +165,26 @@ func unknownFlag(f *pflag.FlagSet, err error) error {
 	return e
 }
 
+// namesOf returns a flag's names with their dashes, the long one first.
+func namesOf(f *pflag.Flag) []string {
+	names := []string{"--" + f.Name}
+	if f.Shorthand != "" {
+		names = append(names, "-"+f.Shorthand)
+	}
+	for _, s := range shortNames {
+		if s[1] == names[0] {
+			names = append(names, s[0])
+		}
+	}
+	return names
+}
+
 // flagsHelp returns the text of $FLAGS_HELP.
 func flagsHelp() string {
 	var b strings.Builder
 	flagSet(&invocation{}).VisitAll(func(f *pflag.Flag) {
-		b.WriteString("--" + f.Name)
-		if f.Shorthand != "" {
-			b.WriteString(",-" + f.Shorthand)
-		}
-		for _, s := range shortNames {
-			if s[1] == "--"+f.Name {
-				b.WriteString("," + s[0])
-			}
-		}
 		text, _, _ := strings.Cut(f.Usage, " (short:")
-		b.WriteString(" : " + text + "\n")
+		b.WriteString(strings.Join(namesOf(f), ",") + " : " + text + "\n")
 	})
 	b.WriteString("Overrides : Any key=value arguments to override config values (use dots for.nested=overrides)")
 	return b.String()

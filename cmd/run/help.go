@@ -97,17 +97,10 @@ func flagList() string {
 		if "--"+f.Name == experimentalRerun {
 			return
 		}
-		names := "--" + f.Name
-		for _, s := range shortNames {
-			if s[1] == names {
-				names = s[0] + ", " + names
-			}
-		}
-		if f.Shorthand != "" {
-			names = "-" + f.Shorthand + ", " + names
-		}
+		names := namesOf(f)
+		slices.Reverse(names)
 		text, _, _ := strings.Cut(f.Usage, " (short:")
-		fmt.Fprintf(&b, "  %-23s  %s\n", names, text)
+		fmt.Fprintf(&b, "  %-23s  %s\n", strings.Join(names, ", "), text)
 	})
 	return b.String()
 }

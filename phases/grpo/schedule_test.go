@@ -115,7 +115,9 @@ func TestResumeIsExact(t *testing.T) {
 		{"constant policies", func() phases.Plan { return constantPlan(train) }, 3 * (2 + 2)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			phasetest.ResumesExactly(t, tc.plan, tc.steps, func(rec phases.Recorder, dir string) *phases.Env { return phasetest.ToyEnv(t, val, rec, dir) })
+			phasetest.ResumesExactly(t, tc.plan, tc.steps, func(rec phases.Recorder, dir string) *phases.Env {
+				return phasetest.ToyEnv(t, val, rec, dir)
+			})
 		})
 	}
 }

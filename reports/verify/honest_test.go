@@ -22,7 +22,8 @@ func honestRun(t testing.TB) string {
 	h := honestRecords{reportstest.Begin(t, "honest", filepath.Join(t.TempDir(), "run"), record.DefaultLoggingOptions())}
 	reportstest.Must(t, os.MkdirAll(filepath.Join(h.Dir, "checkpoints"), 0o755))
 	weights := tensorfile.Tensor{Name: "a", DType: tensorfile.U8, Shape: []int{7}, Data: []byte("weights")}
-	reportstest.Must(t, tensorfile.WriteSafetensors(filepath.Join(h.Dir, "checkpoints", "grpo_epoch2.safetensors"), []tensorfile.Tensor{weights}, nil))
+	reportstest.Must(t, tensorfile.WriteSafetensors(filepath.Join(h.Dir, "checkpoints", "grpo_epoch2.safetensors"),
+		[]tensorfile.Tensor{weights}, nil))
 	h.RunLog.Plan([]record.PhasePlan{{Name: "rce", Epochs: 2, StepsPerEpoch: 5}, {Name: "grpo", Epochs: 2, StepsPerEpoch: 5}})
 	reportstest.Must(t, h.RunLog.Infof("pointer: 12 parameters on cpu, 1 threads"))
 	h.evaluate("random", "", 0, -0.2, nil)

@@ -120,10 +120,9 @@ func Copied(t *testing.T, dir string) string {
 	return out
 }
 
-// writeLines writes JSON lines, with paths made absolute against root.
 // opaque returns a picture without its transparency, which the reference's numbers were made without: transformers dropped it then and lays
 // it on white now, as the program does.
-func Opaque(t *testing.T, path string) string {
+func opaque(t *testing.T, path string) string {
 	t.Helper()
 	file, err := os.Open(path)
 	if err != nil {
@@ -159,7 +158,7 @@ func WriteLines(t *testing.T, path, root string, lines ...map[string]any) {
 	for _, line := range lines {
 		if images, ok := line["images"].([]string); ok {
 			for i, p := range images {
-				images[i] = Opaque(t, filepath.Join(root, p))
+				images[i] = opaque(t, filepath.Join(root, p))
 			}
 		}
 		if videos, ok := line["videos"].([]any); ok {

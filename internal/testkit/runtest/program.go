@@ -367,7 +367,7 @@ func (want Outcome) Same(t *testing.T, got Outcome, resumes int) {
 	for i := range max(len(want.Metrics), len(got.Metrics)) {
 		if i >= len(want.Metrics) || i >= len(got.Metrics) || want.Metrics[i] != got.Metrics[i] {
 			t.Errorf("metrics.jsonl differs in line %d of %d (%d)\n got %s\nwant %s", i+1, len(got.Metrics), len(want.Metrics),
-				At(got.Metrics, i), At(want.Metrics, i))
+				at(got.Metrics, i), at(want.Metrics, i))
 			break
 		}
 	}
@@ -379,8 +379,8 @@ func (want Outcome) Same(t *testing.T, got Outcome, resumes int) {
 	}
 }
 
-// At returns lines[i], "(none)" behind the last.
-func At(lines []string, i int) string {
+// at returns lines[i], "(none)" behind the last.
+func at(lines []string, i int) string {
 	if i < len(lines) {
 		return lines[i]
 	}

@@ -166,12 +166,8 @@ func (c *Composer) openSearchPath() error {
 	registered := embeddedSource("schema", builtin, ofHydra)
 	registered.path = "structured://"
 	c.lib.add(registered)
-	c.lib.groups = map[string]bool{} // groups and missing files may look different now
-	for k, f := range c.lib.files {
-		if f == nil {
-			delete(c.lib.files, k)
-		}
-	}
+	clear(c.lib.groups) // groups and missing files may look different now
+	maps.DeleteFunc(c.lib.files, func(_ string, f *configFile) bool { return f == nil })
 	return nil
 }
 

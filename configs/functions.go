@@ -66,11 +66,7 @@ func (p *valueParser) arguments(args *callArgs) error {
 		if err != nil {
 			return err
 		}
-		if e.kind == scalarElem && e.quote != 0 {
-			c := *e
-			c.quote = 0
-			e = &c
-		}
+		e.quote = 0
 		switch {
 		case key == "" && len(args.named) > 0:
 			return p.errorf(save, "positional argument follows keyword argument")

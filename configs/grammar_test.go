@@ -242,9 +242,26 @@ func TestFnmatch(t *testing.T) {
 	}{
 		{"*", "", true}, {"a*c", "abbc", true}, {"a*c", "abb", false}, {"?b", "ab", true}, {"[ab]x", "bx", true},
 		{"[!ab]x", "bx", false}, {"[a-c]", "b", true}, {"[", "[", true}, {"a*b*c", "aXbYc", true}, {"[]]", "]", true},
+		{"[!]", "[!]", true}, {"[]", "[]", true}, {"[^a]", "^", true}, {"[a-", "[a-", true}, {"[[:a:]]", "a]", true}, {`[a\]`, `\`, true},
+		{"a.c", "abc", false}, {"*é?", "xéy", true}, {"[é]", "é", true}, {"a*", "a\nb", true},
 	} {
 		if got := fnmatch(tc.p, tc.s); got != tc.want {
 			t.Errorf("fnmatch(%q, %q) = %v", tc.p, tc.s, got)
+		}
+	}
+}
+
+func TestFill(t *testing.T) {
+	for _, tc := range []struct{ template, want string }{
+		{"$$ $A ${A}x $$A", "$ 1 1x $A"}, {"${A", "1"}, {"no variable", "no variable"},
+		{"costs 5 $", "unknown $ (did"}, {"${B}", "unknown $B"},
+	} {
+		got, err := fill(tc.template, map[string]string{"A": "1"})
+		if err != nil {
+			got = err.Error()
+		}
+		if got != tc.want && (err == nil || !strings.HasPrefix(got, tc.want)) {
+			t.Errorf("fill(%q) = %q, want %q", tc.template, got, tc.want)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package configs
 
 import (
 	"maps"
-	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -86,9 +86,13 @@ func (c *Composed) fillTemplate(path, flags, config string) (string, error) {
 	return strings.TrimRight(text, "\n") + "\n", nil
 }
 
+// variable is $NAME, ${NAME} or $$, or a dollar sign that begins none of them.
+var variable = regexp.MustCompile(`\$(?:\$|\{[^}]*\}?|\w*)`)
+
 // fill replaces $NAME and ${NAME} in a template, and $$ by $.
 func fill(template string, values map[string]string) (text string, err error) {
-	text = os.Expand(template, func(name string) string {
+	text = variable.ReplaceAllStringFunc(template, func(found string) string {
+		name := strings.Trim(found[1:], "{}")
 		value, ok := values[name]
 		if name == "$" {
 			return name

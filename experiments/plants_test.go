@@ -116,7 +116,7 @@ func codePlants() []plant {
 			edits: []edit{{"l.a, l.b, l.scale = params.Get(KeyA(m.Name)), params.Get(KeyB(m.Name)), m.Scale",
 				"l.a, l.b, l.scale = torchx.Own(torchx.Detach(params.Get(KeyA(m.Name)))), " +
 					"torchx.Own(torchx.Detach(params.Get(KeyB(m.Name)))), m.Scale"}}},
-		{name: "LoRA does not act", base: adapting, check: "gradient_missing|lora_ignored|weights_ignored",
+		{name: "LoRA does not act", base: adapting, check: "gradient_missing|weights_ignored",
 			edits: []edit{{"return torchx.LoRALinear(x, weight, bias, l.a, l.b, l.scale)", "return torchx.Linear(x, weight, bias)"}}},
 
 		// rewards and labels on their way

@@ -157,11 +157,6 @@ func stagesOf(j *job.Job, w job.Workload, plan phases.Plan, short bool) ([]prefl
 			Name: info.Name, Source: info.Source, Optim: c.Optim, Online: traits.Learns == phases.FromSamples,
 			Freeze: traits.Freeze, Credit: traits.Credit, SampleTemp: traits.SampleTemp,
 			Build: func(src selector.Source) (phases.Phase, error) { return c.BuildPhase(info.Name, otherData{src}) },
-			Clipped: func(src selector.Source, norm float64) (phases.Phase, error) {
-				harder := *c
-				harder.Optim.GradClipNorm = norm
-				return harder.BuildPhase(info.Name, otherData{src})
-			},
 		}
 		if e, ok := p.(phases.Expecter); ok {
 			lim := e.Expected()

@@ -60,21 +60,11 @@ func (p *probe) floored(ctx context.Context, b *selector.Batch, of doctor.Policy
 	}
 	p.part.scale = of.Advantage.MinStd / (2 * largest)
 	defer func() { p.part.scale = 0 }()
-	phase, err := p.Build(p.src)
-	if err != nil {
-		return err
+	m, err := p.anew(ctx)
+	if err == nil {
+		p.comparedAgain(m, p.part.last, of)
 	}
-	p.set(p.start)
-	if err := p.begin(phase); err != nil {
-		return err
-	}
-	defer phase.End()
-	m, err := p.stepOf(ctx, phase, 0)
-	if err != nil {
-		return err
-	}
-	p.comparedAgain(m, p.part.last, of)
-	return nil
+	return err
 }
 
 // comparedAgain computes the advantages and the surrogate of a step whose ratios are 1. lowest is the least deviation of a group's rewards.

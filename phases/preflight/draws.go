@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"fulcrum/internal/torchx"
-	"fulcrum/phases/doctor"
 	"fulcrum/selector"
 )
 
@@ -60,9 +59,8 @@ func (p *probe) unmarked(d draw) {
 		}
 	}
 	if unmarked > 0 {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "truncation_unmarked", Value: float64(unmarked),
-			Message: fmt.Sprintf("%d of %d sampled completions do not end by themselves, and %d of these count as complete: rewards and "+
-				"truncated_share take cut answers for whole ones", cut, d.b.NumValid(), unmarked)})
+		p.found(p.Name, "truncation_unmarked", "", float64(unmarked), 0, "%d of %d sampled completions do not end by themselves, and %d of "+
+			"these count as complete: rewards and truncated_share take cut answers for whole ones", cut, d.b.NumValid(), unmarked)
 	}
 }
 
@@ -101,9 +99,8 @@ func (p *probe) temperature(d draw) {
 	if near != t {
 		text += fmt.Sprintf("; they fit a temperature of %.3g better", near)
 	}
-	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "sampling_differs", Key: p.Name + ".sample_temperature", Value: z,
-		Limit:   unlikely,
-		Message: text + ": the sampler does not draw from the policy that is trained"})
+	p.found(p.Name, "sampling_differs", p.Name+".sample_temperature", z, unlikely,
+		"%s: the sampler does not draw from the policy that is trained", text)
 }
 
 // surprise returns Σ (log p + H) over the steps of a batch under the distribution at a temperature, and its variance.
@@ -144,28 +141,27 @@ func (p *probe) alike(d draw) {
 	p.checks++
 	groups, same := 0, 0
 	for i := range b.B() {
-		if !b.Valid[i*b.G] || !b.Valid[i*b.G+1] {
-			continue
+		n, equal := 0, 0
+		for g := range b.Candidates(i) {
+			if n++; slices.Equal(b.Scored(i, 0), b.Scored(i, g)) {
+				equal++
+			}
 		}
-		groups++
-		differ := false
-		for g := 1; g < b.G && b.Valid[i*b.G+g]; g++ {
-			differ = differ || !slices.Equal(b.Scored(i, 0), b.Scored(i, g))
+		if n > 1 {
+			groups++
 		}
-		if !differ {
+		if n > 1 && n == equal {
 			same++
 		}
 	}
 	if groups > 1 && same == groups {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "noise_repeats", Value: float64(same),
-			Message: fmt.Sprintf("all candidates of a query are the same in each of %d sampled groups, with an entropy of %.3g nats a step: "+
-				"the candidates share their random numbers, or the temperature of the draw is far too low", groups, entropy)})
+		p.found(p.Name, "noise_repeats", "", float64(same), 0, "all candidates of a query are the same in each of %d sampled groups, with an "+
+			"entropy of %.3g nats a step: the candidates share their random numbers, or the temperature of the draw is far too low", groups, entropy)
 		return
 	}
 	if own, other, pairs := agree(b, b, false); pairs >= fewDraws && own-other > shared {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "noise_repeats", Value: own - other,
-			Message: fmt.Sprintf("candidates with the same number in the groups of different queries begin alike in %.0f %% of the pairs, "+
-				"others in %.0f %%: all queries share their random numbers", 100*own, 100*other)})
+		p.found(p.Name, "noise_repeats", "", own-other, 0, "candidates with the same number in the groups of different queries begin alike in "+
+			"%.0f %% of the pairs, others in %.0f %%: all queries share their random numbers", 100*own, 100*other)
 	}
 }
 
@@ -258,24 +254,17 @@ func (p *probe) copies(b *selector.Batch) {
 	if !p.Online || t <= 0 || b == nil {
 		return
 	}
-	defer torchx.NoGrad()()
-	defer torchx.Scope()()
-	logp := p.policy.Forward(b, selector.ForwardOptions{Temperature: t}).LogP.Floats()
+	logp := p.sequences(b, t)
 	equal, expected, pairs := 0.0, 0.0, 0.0
 	for i := range b.B() {
 		n, sum := 0.0, 0.0
 		for g, at := range b.Candidates(i) {
 			n++
-			l := 0.0
-			for s := range b.T {
-				if b.Mask[at*b.T+s] != 0 {
-					l += logp[at*b.T+s]
-				}
-			}
-			if math.Exp(l) > rare {
+			chance := math.Exp(logp[at])
+			if chance > rare {
 				continue
 			}
-			sum += math.Exp(l)
+			sum += chance
 			for h := range g {
 				if b.Valid[i*b.G+h] && slices.Equal(b.Scored(i, g), b.Scored(i, h)) {
 					equal++
@@ -291,8 +280,8 @@ func (p *probe) copies(b *selector.Batch) {
 	bound := expected + copied*math.Sqrt(math.Max(expected*(1+float64(b.G)*rare), 1)) // equal pairs of a group come together
 	p.Saw(p.Name, "samples_repeat", "%g of %g pairs are of equal rare samples, %.3g are of as many draws", equal, pairs, expected)
 	if equal > bound {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "samples_repeat", Key: p.Name + ".group_size", Value: equal, Limit: bound,
-			Message: fmt.Sprintf("%g of the %g pairs of samples of a query are equal though rare, and of as many draws of the policy %.3g would "+
-				"be: samples are copies of each other, and groups have fewer candidates than %s.group_size says", equal, pairs, expected, p.Name)})
+		p.found(p.Name, "samples_repeat", p.Name+".group_size", equal, bound, "%g of the %g pairs of samples of a query are equal though "+
+			"rare, and of as many draws of the policy %.3g would be: samples are copies of each other, and groups have fewer candidates than "+
+			"%s.group_size says", equal, pairs, expected, p.Name)
 	}
 }

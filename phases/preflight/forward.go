@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
@@ -10,7 +9,7 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/doctor"
+	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
 
@@ -108,8 +107,8 @@ func (p *probe) direction(ctx context.Context, m phases.Metrics, b *selector.Bat
 	p.Saw(p.Name, "weights_ignored", "log-probabilities of %d candidates change with the weights", b.NumValid())
 	p.Saw(p.Name, "objective_not_improved", "a step makes the %s likelier: %+.2g", words, gain)
 	if !(gain > 0) {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: gain,
-			Message: "a step makes the " + words + " less likely: the sign of an advantage, the ratio or the loss is turned round"})
+		p.found(p.Name, "objective_not_improved", "", gain, 0,
+			"a step makes the %s less likely: the sign of an advantage, the ratio or the loss is turned round", words)
 		return nil
 	}
 	if compares(m) {
@@ -146,9 +145,9 @@ func (p *probe) along(b *selector.Batch, towards []float32) (change []float64, s
 func (p *probe) change(b *selector.Batch, towards []float32, scale float64) []float64 {
 	w := list.Make(len(towards), func(i int) float32 { return p.start[i] + float32(scale)*(towards[i]-p.start[i]) })
 	p.set(p.start)
-	before := p.sequences(b)
+	before := p.sequences(b, p.spy.how.Temperature)
 	p.set(w)
-	return stat.Less(p.sequences(b), before)
+	return stat.Less(p.sequences(b, p.spy.how.Temperature), before)
 }
 
 // prefers checks that imitation pulls more at better candidates. All its weights are positive, so every candidate
@@ -156,18 +155,9 @@ func (p *probe) change(b *selector.Batch, towards []float32, scale float64) []fl
 // must be larger: what the two steps have in common cancels.
 func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64, scale float64, after []float32) error {
 	p.checks++
-	phase, err := p.Build(p.src)
-	if err != nil {
-		return err
-	}
-	p.set(p.start)
 	p.part.flip = true
 	defer func() { p.part.flip = false }()
-	if err := p.begin(phase); err != nil {
-		return err
-	}
-	defer phase.End()
-	if _, err := p.stepOf(ctx, phase, 0); err != nil {
+	if _, err := p.anew(ctx); err != nil {
 		return err
 	}
 	opposite := p.policy.Params().Values()
@@ -186,9 +176,8 @@ func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64
 		}
 	}
 	if better < -0.1*size {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: better,
-			Message: "a step prefers the worse candidates of its batch: with rewards of the other sign it would make the better ones likelier; " +
-				"the sign of the rewards or of the temperature is turned round"})
+		p.found(p.Name, "objective_not_improved", "", better, 0, "a step prefers the worse candidates of its batch: with rewards of the other "+
+			"sign it would make the better ones likelier; the sign of the rewards or of the temperature is turned round")
 	}
 	return nil
 }
@@ -203,9 +192,8 @@ func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
 	w := p.worth(m, b)
 	want, got := length(p.gradient(b, w, p.start))/float64(max(b.NumValid(), 1)), number(m, "grad_norm")
 	if got > 0 && got < faint*want {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: got, Limit: faint * want,
-			Message: fmt.Sprintf("the gradient norm is %.3g, and that of the same candidates' log-probabilities weighted by how good they are "+
-				"%.3g: what is left is rounding, the loss does not reach the policy", got, want)})
+		p.found(p.Name, "gradient_missing", "", got, faint*want, "the gradient norm is %.3g, and that of the same candidates' "+
+			"log-probabilities weighted by how good they are %.3g: what is left is rounding, the loss does not reach the policy", got, want)
 	}
 }
 
@@ -223,9 +211,9 @@ func (p *probe) worth(m phases.Metrics, b *selector.Batch) []float64 {
 	return w
 }
 
-// sequences returns log π of whole candidates [B*G].
-func (p *probe) sequences(b *selector.Batch) []float64 {
-	logp := logProbs(p.policy, b, selector.ForwardOptions{Temperature: p.spy.how.Temperature})
+// sequences returns log π of whole candidates [B*G] at a temperature.
+func (p *probe) sequences(b *selector.Batch, temperature float64) []float64 {
+	logp := logProbs(p.policy, b, selector.ForwardOptions{Temperature: temperature})
 	out := make([]float64, len(b.Valid))
 	for i, x := range logp {
 		if b.Mask[i] != 0 {
@@ -281,11 +269,9 @@ func (p *probe) kept(b *selector.Batch) []bool {
 			if q != other {
 				continue
 			}
-			for g := range s.G {
-				for h := range b.G {
-					if s.Valid[k*s.G+g] && b.Valid[i*b.G+h] && slices.Equal(s.Scored(k, g), b.Scored(i, h)) {
-						out[i*b.G+h] = true
-					}
+			for h, at := range b.Candidates(i) {
+				for g := range s.Candidates(k) {
+					out[at] = out[at] || slices.Equal(s.Scored(k, g), b.Scored(i, h))
 				}
 			}
 		}
@@ -295,19 +281,11 @@ func (p *probe) kept(b *selector.Batch) []bool {
 
 // centred are the rewards of a group less their mean, in units of their spread; 0 for padding.
 func centred(b *selector.Batch, i int) []float64 {
-	out := make([]float64, b.G)
-	mean, n := 0.0, 0.0
-	for _, at := range b.Candidates(i) {
-		mean += b.Rewards[at]
-		n++
-	}
-	mean /= math.Max(n, 1)
-	largest := 0.0
+	out, mean := make([]float64, b.G), stat.Mean(valid(b, i))
 	for g, at := range b.Candidates(i) {
 		out[g] = b.Rewards[at] - mean
-		largest = math.Max(largest, math.Abs(out[g]))
 	}
-	if largest > 0 {
+	if largest := group.MaxAbs(out); largest > 0 {
 		for g := range out {
 			out[g] /= largest
 		}
@@ -318,10 +296,7 @@ func centred(b *selector.Batch, i int) []float64 {
 // imitated are the weights of a group's candidates: softmax of reward / τ, or the best alone where τ is no number.
 func imitated(b *selector.Batch, i int, tau float64) []float64 {
 	out := make([]float64, b.G)
-	best := math.Inf(-1)
-	for _, at := range b.Candidates(i) {
-		best = math.Max(best, b.Rewards[at])
-	}
+	best := slices.Max(append(valid(b, i), math.Inf(-1)))
 	sum := 0.0
 	for g, at := range b.Candidates(i) {
 		switch d := b.Rewards[at] - best; {

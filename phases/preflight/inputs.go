@@ -54,10 +54,9 @@ func (r *Report) Alone(in Input) {
 	if value < predicted {
 		return
 	}
-	r.add(Name, doctor.Stop, doctor.Finding{Check: "input_predicts_rewards", Key: "selector", Value: value, Limit: predicted,
-		Message: fmt.Sprintf("%s alone orders %.3g of the pairs of candidates of %d queries rightly and comes %.3g of the way from a random "+
-			"candidate to the best one: the reward, or the query's answer, is mixed into what the selector reads, and no result of this run "+
-			"says anything", in.Name, right, len(in.Right), way)})
+	r.found(Name, "input_predicts_rewards", "selector", value, predicted, "%s alone orders %.3g of the pairs of candidates of %d queries "+
+		"rightly and comes %.3g of the way from a random candidate to the best one: the reward, or the query's answer, is mixed into what the "+
+		"selector reads, and no result of this run says anything", in.Name, right, len(in.Right), way)
 }
 
 // Similarity is what the similarity of examples to their query is worth on a set, query by query.

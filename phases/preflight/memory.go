@@ -65,9 +65,8 @@ const crowded = 0.9
 // Crowded adds a finding where a step takes too much of the memory.
 func (r *Report) Crowded(share float64, phase string) {
 	if share > crowded {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "memory", Value: share, Limit: crowded, Key: phase + ".micro_batch",
-			Message: fmt.Sprintf("a step with the largest shapes takes %.0f %% of the memory that is there: lower micro_batch or "+
-				"data.batch_size, or the run may be killed in the middle", 100*share)})
+		r.found(Name, "memory", phase+".micro_batch", share, crowded, "a step with the largest shapes takes %.0f %% of the memory that is "+
+			"there: lower micro_batch or data.batch_size, or the run may be killed in the middle", 100*share)
 	}
 }
 

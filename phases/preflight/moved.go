@@ -27,13 +27,12 @@ func (p *probe) moved(m phases.Metrics) (idle []string) {
 		return idle
 	}
 	if norm := number(m, "grad_norm"); norm > 0 {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "parameters_do_not_move", Key: p.Name + ".lr", Value: float64(len(idle)),
-			Message: fmt.Sprintf("no weight moved in %d steps although the gradient norm is %.4g: the optimizer makes no step, or %s.lr is too "+
-				"small for float32 (it was %.3g in the first step)", p.steps, norm, p.Name, m["lr"])})
+		p.found(p.Name, "parameters_do_not_move", p.Name+".lr", float64(len(idle)), 0, "no weight moved in %d steps although the gradient "+
+			"norm is %.4g: the optimizer makes no step, or %s.lr is too small for float32 (it was %.3g in the first step)", p.steps, norm, p.Name,
+			m["lr"])
 	} else {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: float64(len(idle)),
-			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g): the log-probabilities are cut off from the weights, or "+
-				"nothing of the loss depends on them", norm)})
+		p.found(p.Name, "gradient_missing", "", float64(len(idle)), 0, "no weight has a gradient in this phase (norm %.3g): the "+
+			"log-probabilities are cut off from the weights, or nothing of the loss depends on them", norm)
 	}
 	return nil
 }

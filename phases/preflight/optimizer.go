@@ -2,7 +2,6 @@ package preflight
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
@@ -10,7 +9,6 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/doctor"
 	"fulcrum/selector"
 )
 
@@ -43,13 +41,12 @@ const bfloat16 = 1.0 / (1 << 7)
 func (p *probe) known() bool { return len(p.Optim.Betas) == 2 && !p.AllowNonFinite }
 
 // firstMoments checks what one step of a new optimizer leaves, and how far it went.
-func (p *probe) firstMoments(ctx context.Context, m phases.Metrics, at moments, after []float32) error {
+func (p *probe) firstMoments(m phases.Metrics, at moments, after []float32) {
 	if !p.known() || number(m, "grad_norm") == 0 {
-		return nil
+		return
 	}
 	p.continues(moments{make([]float32, len(at.m)), make([]float32, len(at.v)), 0}, at, m, "the first step")
 	p.stepSize(m, at, after)
-	return p.clips(ctx, m)
 }
 
 // continues checks the moments after a step against those before it.
@@ -84,55 +81,32 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 	rounding := ulp * length(before.m) / (1 - b1)
 	switch {
 	case want < norm && math.Abs(got-norm) <= exact*norm && norm-want > 2*exact*norm:
-		p.notClipped(norm, got, want)
+		p.found(p.Name, "clip_ignored", "optim.grad_clip_norm", got, want, "a gradient of norm %.4g reached the optimizer with norm %.4g "+
+			"although it was to be clipped to %.4g: optim.grad_clip_norm does not act", norm, got, want)
 	case math.Abs(got-want) > exact*want+rounding:
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "moments_differ", Value: got, Limit: want,
-			Message: fmt.Sprintf("the first moment after %s is that of a gradient with norm %.4g, and the gradient (clipped) has %.4g: the "+
-				"optimizer forgot the steps before, was given another gradient, or has another beta than optim.betas=%v", when, got, want,
-				p.Optim.Betas)})
+		p.found(p.Name, "moments_differ", "", got, want, "the first moment after %s is that of a gradient with norm %.4g, and the gradient "+
+			"(clipped) has %.4g: the optimizer forgot the steps before, was given another gradient, or has another beta than optim.betas=%v", when,
+			got, want, p.Optim.Betas)
 	case rest > 0.1*size+ulp*b2*sum(before.v):
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "moments_differ", Value: rest, Limit: size,
-			Message: fmt.Sprintf("the second moment after %s is not the one before and the squared gradient in the proportion of "+
-				"optim.betas=%v: the optimizer forgot the steps before, or has another beta", when, p.Optim.Betas)})
+		p.found(p.Name, "moments_differ", "", rest, size, "the second moment after %s is not the one before and the squared gradient in the "+
+			"proportion of optim.betas=%v: the optimizer forgot the steps before, or has another beta", when, p.Optim.Betas)
 	}
 }
 
 func sum(x []float32) float64 { return list.Sum(x, func(v float32) float64 { return float64(v) }) }
 
-func (p *probe) notClipped(norm, got, want float64) {
-	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "clip_ignored", Key: "optim.grad_clip_norm", Value: got, Limit: want,
-		Message: fmt.Sprintf("a gradient of norm %.4g reached the optimizer with norm %.4g although it was to be clipped to %.4g: "+
-			"optim.grad_clip_norm does not act", norm, got, want)})
-}
-
-// clips makes the first step once more with a largest gradient norm that must cut it.
-func (p *probe) clips(ctx context.Context, m phases.Metrics) error {
-	norm := number(m, "grad_norm")
-	if p.Clipped == nil || p.Optim.GradClipNorm <= 0 || norm > 1.1*p.Optim.GradClipNorm {
-		return nil // clipping is switched off, or the first step was clipped
-	}
-	p.checks++
-	limit := norm / 4
-	phase, err := p.Clipped(p.src, limit)
+// anew makes the first step once more, from the weights of the start, with another phase.
+func (p *probe) anew(ctx context.Context) (phases.Metrics, error) {
+	phase, err := p.Build(p.src)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p.set(p.start)
-	defer p.set(p.start)
 	if err := p.begin(phase); err != nil {
-		return err
+		return nil, err
 	}
 	defer phase.End()
-	again, err := p.stepOf(ctx, phase, 0)
-	if err != nil {
-		return err
-	}
-	got := length(momentsOf(phase).m) / (1 - p.Optim.Betas[0])
-	p.Saw(p.Name, "clip_ignored", "a gradient of norm %.3g, to be clipped to %.3g, reaches the optimizer with %.3g", norm, limit, got)
-	if math.Abs(number(again, "grad_norm")-norm) <= exact*norm && got > 2*limit {
-		p.notClipped(norm, got, limit)
-	}
-	return nil
+	return p.stepOf(ctx, phase, 0)
 }
 
 // begin prepares a phase on the trial's clone.
@@ -176,9 +150,8 @@ func (p *probe) stepSize(m phases.Metrics, at moments, after []float32) {
 	r := stat.Middle(ratios)
 	p.Saw(p.Name, "step_size", "%.3g times the learning rate of %.3g, 0.5 to 2", r, lr)
 	if !(r >= 0.5 && r <= 2) {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_size", Key: p.Name + ".lr", Value: r,
-			Message: fmt.Sprintf("the first step moved the weights by %.3g times the learning rate of %.3g; AdamW moves them by the learning "+
-				"rate itself then: the rate that the optimizer uses is not the one that is configured and reported", r, lr)})
+		p.found(p.Name, "step_size", p.Name+".lr", r, 0, "the first step moved the weights by %.3g times the learning rate of %.3g; AdamW "+
+			"moves them by the learning rate itself then: the rate that the optimizer uses is not the one that is configured and reported", r, lr)
 	}
 }
 
@@ -233,9 +206,8 @@ func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
 			best, cause = x, "it is that of "+of.what
 		}
 	}
-	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "credit_misplaced", Value: apart, Limit: limit,
-		Message: fmt.Sprintf("the gradient of the first step is not that of the batch's rewards (off by %.3g of what sets its candidates "+
-			"apart): %s", apart, cause)})
+	p.found(p.Name, "credit_misplaced", "", apart, limit, "the gradient of the first step is not that of the batch's rewards (off by %.3g of "+
+		"what sets its candidates apart): %s", apart, cause)
 }
 
 // thawed clears what belongs to frozen tensors: a phase may leave their gradients out.

@@ -94,7 +94,7 @@ func Checks() []doctor.Check {
 
 		{Name: "images_ignored", Severity: warning, Limit: unread}, {Name: "text_ignored", Severity: warning, Limit: unread},
 		{Name: "images_do_not_help", Severity: warning, Limit: helped},
-		{Name: "lora_ignored", Severity: warning}, {Name: "adapter_keys", Severity: stop},
+		{Name: "adapter_keys", Severity: stop},
 		{Name: "memory", Severity: warning, Limit: crowded}, {Name: "disk", Severity: stop, Limit: crowded},
 	}...)
 }

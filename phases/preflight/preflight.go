@@ -95,6 +95,11 @@ func (r *Report) add(phase string, most doctor.Severity, f doctor.Finding) {
 	r.findings = append(r.findings, Finding{phase, f})
 }
 
+// found adds a finding that may be a stop: what was measured and what it was held against. key is the configuration key to change, or "".
+func (r *Report) found(phase, check, key string, value, limit float64, format string, args ...any) {
+	r.add(phase, doctor.Stop, doctor.Finding{Check: check, Key: key, Value: value, Limit: limit, Message: fmt.Sprintf(format, args...)})
+}
+
 // Seen is a check that was made, and the figures that it saw.
 type Seen struct{ Phase, Check, Figures string }
 

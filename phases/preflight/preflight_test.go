@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 
 // rig is a run's policy, data and stages, to plant faults in.
 type rig struct {
+	optim  *phases.OptimOptions // that the phases are built with
 	trial  Trial
 	stages []Stage
 	checks []doctor.Check
@@ -68,11 +69,6 @@ func newRig(t *testing.T) *rig {
 	imitation.LR, online.LR, online.Rollout, online.OldPolicy = 1e-3, 1e-3, "online", "batch"
 	offline := grpo.DefaultOptions()
 	offline.LR, offline.Freeze = 1e-3, []string{"input_proj"}
-	harder := func(norm float64) phases.OptimOptions {
-		o := optim
-		o.GradClipNorm = norm
-		return o
-	}
 	r := &rig{
 		trial: Trial{Policy: policy, Seed: 5, Data: phases.Data{Shots: 2, Normalize: func(r []float64) []float64 { return r }}},
 		stages: []Stage{
@@ -88,7 +84,7 @@ func newRig(t *testing.T) *rig {
 		},
 		checks: Checks(),
 		steps:  trialSteps,
-		online: &online, imitation: &imitation,
+		optim:  &optim, online: &online, imitation: &imitation,
 	}
 	for i := range r.stages {
 		r.stages[i].Optim, r.stages[i].SampleTemp = optim, 1
@@ -107,9 +103,6 @@ func newRig(t *testing.T) *rig {
 				}
 			}
 			return w
-		}
-		r.stages[i+1].Clipped = func(s selector.Source, norm float64) (phases.Phase, error) {
-			return grpo.New(r.stages[i+1].Name, *o, harder(norm), lr, s, 8), nil
 		}
 	}
 	return r
@@ -506,10 +499,7 @@ func TestRecomputedFaults(t *testing.T) {
 			"they fit a temperature of"},
 		{"a sampler without a seed", func(r *rig) { r.trial.Policy = drawing{r.trial.Policy.(*pointer.Policy), 1, 9} },
 			"grpo_online noise_repeats", "does not use its seed"},
-		{"no clipping", func(r *rig) {
-			clipped := r.stages[1].Clipped
-			r.stages[1].Build = func(s selector.Source) (phases.Phase, error) { return clipped(s, 0) }
-		}, "grpo clip_ignored", "optim.grad_clip_norm does not act"},
+		{"no clipping", func(r *rig) { r.optim.GradClipNorm = 0 }, "grpo clip_ignored", "optim.grad_clip_norm does not act"},
 		{"rewards of the next query", func(r *rig) {
 			build := r.stages[1].Build
 			r.stages[1].Build = func(s selector.Source) (phases.Phase, error) { return build(next{s}) }

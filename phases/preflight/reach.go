@@ -10,7 +10,6 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/doctor"
 	"fulcrum/selector"
 )
 
@@ -51,8 +50,8 @@ func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32
 	p.Saw(p.Name, "step_too_large", "%s, at most %d", r.First, tooFar)
 	if once > tooFar {
 		scale, _, _ := p.scaled()
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: cmp.Or(scale, p.Name+".lr"), Value: once, Limit: tooFar,
-			Message: r.First + ", so that each step throws away what those before it learnt: " + p.remedy(p.Stage, 5/once)})
+		p.found(p.Name, "step_too_large", cmp.Or(scale, p.Name+".lr"), once, tooFar,
+			"%s, so that each step throws away what those before it learnt: %s", r.First, p.remedy(p.Stage, 5/once))
 	}
 }
 
@@ -73,8 +72,8 @@ func (r *Report) tooFew(t Trial) {
 		}
 	}
 	say := func(all, limit, factor float64, format string, args ...any) {
-		r.add(most.stage.Name, doctor.Stop, doctor.Finding{Check: "too_few_steps", Key: most.stage.Name + ".epochs", Value: all, Limit: limit,
-			Message: most.First + fmt.Sprintf(format, args...) + t.remedy(most.stage, factor)})
+		r.found(most.stage.Name, "too_few_steps", most.stage.Name+".epochs", all, limit, "%s%s%s", most.First, fmt.Sprintf(format, args...),
+			t.remedy(most.stage, factor))
 	}
 	if total > 0 {
 		r.Saw(most.stage.Name, "too_few_steps", "all steps of the schedule change log-probabilities by about %.2g nats, at least %g", total,

@@ -3,8 +3,6 @@ package preflight
 import (
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
@@ -66,9 +64,8 @@ func (r *Report) Reads(p selector.Policy, s Senses) {
 		if d > unread {
 			continue
 		}
-		r.add(Name, doctor.Stop, doctor.Finding{Check: of.check, Value: d, Limit: unread,
-			Message: fmt.Sprintf("with %s the log-probabilities of %d completions change by at most %.2g nats: the model does not read that "+
-				"part of its prompts", of.what, len(own), d)})
+		r.found(Name, of.check, "", d, unread, "with %s the log-probabilities of %d completions change by at most %.2g nats: the model does not "+
+			"read that part of its prompts", of.what, len(own), d)
 	}
 }
 
@@ -99,43 +96,14 @@ func (r *Report) ImagesHelp(p selector.Policy, own, other selector.Source, unifo
 	if z >= helped {
 		return
 	}
-	r.add(Name, doctor.Stop, doctor.Finding{Check: "images_do_not_help", Value: z, Limit: helped,
-		Message: fmt.Sprintf("right answers are %+.3g nats likelier with their own images than with others (%.2g standard errors over %d "+
-			"prompts): images and questions are paired wrongly, or the model answers without looking", mean, z, len(mine))})
-}
-
-// Adapters checks that loaded adapters, which are not 0, change what the policy says. Fresh ones start at 0 and are
-// tried by the stages.
-func (r *Report) Adapters(p selector.Policy, src selector.Source) {
-	off := p.Clone()
-	defer off.Free()
-	params, loaded := off.Params(), false
-	values := params.Values()
-	for _, name := range params.Names() {
-		if !strings.HasSuffix(name, "lora_B.weight") {
-			continue
-		}
-		from, to := params.Range(name)
-		loaded = loaded || slices.ContainsFunc(values[from:to], func(x float32) bool { return x != 0 })
-		clear(values[from:to])
-	}
-	if !loaded {
-		return
-	}
-	r.checks++
-	params.SetValues(values)
-	d, _ := differ(completions(p, src), completions(off, src))
-	r.Saw(Name, "lora_ignored", "completions change by up to %.2g nats without the loaded adapters", d)
-	if d <= 0 {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "lora_ignored", Message: "the model says the same with its adapters and without: " +
-			"they are loaded, and not used"})
-	}
+	r.found(Name, "images_do_not_help", "", z, helped, "right answers are %+.3g nats likelier with their own images than with others (%.2g "+
+		"standard errors over %d prompts): images and questions are paired wrongly, or the model answers without looking", mean, z, len(mine))
 }
 
 // AdapterKeys reports what is wrong with how the adapter folder of a configuration section was loaded; nil = nothing.
 func (r *Report) AdapterKeys(section string, err error) {
 	r.checks++
 	if err != nil {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "adapter_keys", Key: section + ".adapter", Message: err.Error()})
+		r.found(Name, "adapter_keys", section+".adapter", 0, 0, "%v", err)
 	}
 }

@@ -4,18 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
 
-	"fulcrum/internal/list"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/doctor"
 	"fulcrum/selector"
 )
 
@@ -29,8 +26,6 @@ type Stage struct {
 	Build func(selector.Source) (phases.Phase, error)
 	// Optim is how the configuration says the phase's optimizer works; without betas it is not looked at.
 	Optim phases.OptimOptions
-	// Clipped is Build with another largest gradient norm; nil: not tried.
-	Clipped func(src selector.Source, norm float64) (phases.Phase, error)
 	// Credit returns what the phase's first step multiplies log π of each candidate by in its objective [B*G], but for a
 	// common factor, from the rewards of whole groups and RCE's τ. nil: not known.
 	Credit func(b *selector.Batch, tau float64) []float64
@@ -172,7 +167,7 @@ func (p *probe) free() {
 
 // find adds a finding about the stage.
 func (p *probe) find(check, format string, args ...any) {
-	p.add(p.Name, doctor.Stop, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...)})
+	p.found(p.Name, check, "", 0, 0, format, args...)
 }
 
 // over adds a finding when a value is above its limit, or no number.
@@ -185,7 +180,7 @@ func (p *probe) over(check string, value, bound float64, format string, args ...
 		p.Saw(p.Name, check, "%.2g, at most %g", value, bound)
 		return
 	}
-	p.add(p.Name, doctor.Stop, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...), Value: value, Limit: bound})
+	p.found(p.Name, check, "", value, bound, format, args...)
 }
 
 func (p *probe) run(ctx context.Context) error {
@@ -213,11 +208,6 @@ func (p *probe) run(ctx context.Context) error {
 	return p.try(ctx)
 }
 
-// step makes the phase's step number n on the batch.
-func (p *probe) step(ctx context.Context, n int) (phases.Metrics, error) {
-	return p.stepOf(ctx, p.phase, n)
-}
-
 // set gives the clone other weights.
 func (p *probe) set(weights []float32) { p.policy.Params().SetValues(weights) }
 
@@ -229,7 +219,7 @@ func (p *probe) try(ctx context.Context) error {
 	if of != nil {
 		reference = of.Params().Values()
 	}
-	m, err := p.step(ctx, 0)
+	m, err := p.stepOf(ctx, p.phase, 0)
 	if err != nil {
 		return err
 	}
@@ -237,12 +227,11 @@ func (p *probe) try(ctx context.Context) error {
 	p.Saw(p.Name, "batch", "%d queries × %d candidates × %d steps", batch.B(), batch.G, batch.T)
 	p.Saw(p.Name, "gradient_missing", "a gradient of norm %.3g in the first step", number(m, "grad_norm"))
 	one := momentsOf(p.phase)
-	p.finiteRewards(batch)
 	p.set(p.start)
 	if name == "synced" { // the first step may have moved it
 		of.Params().SetValues(reference)
 	}
-	again, err := p.step(ctx, 0) // with nothing between the two that would clear a gradient
+	again, err := p.stepOf(ctx, p.phase, 0) // with nothing between the two that would clear a gradient
 	if err != nil {
 		return err
 	}
@@ -261,9 +250,7 @@ func (p *probe) try(ctx context.Context) error {
 		return err
 	}
 	p.set(p.start)
-	if err := p.firstMoments(ctx, m, one, after); err != nil {
-		return err
-	}
+	p.firstMoments(m, one, after)
 	if err := p.direction(ctx, m, batch, after); err != nil {
 		return err
 	}
@@ -271,7 +258,7 @@ func (p *probe) try(ctx context.Context) error {
 	p.spy.heard()
 	rates := number(again, "lr")
 	for n := 1; n < p.steps; n++ {
-		next, err := p.step(ctx, n)
+		next, err := p.stepOf(ctx, p.phase, n)
 		if err != nil {
 			return err
 		}
@@ -296,7 +283,7 @@ func (p *probe) nextEpoch(ctx context.Context) error {
 	before := momentsOf(p.phase)
 	phases.EndEpoch(p.phase)
 	phases.BeginEpoch(p.phase, 2)
-	m, err := p.step(ctx, p.steps+1)
+	m, err := p.stepOf(ctx, p.phase, p.steps+1)
 	if err != nil {
 		return ctx.Err() // no policy has these weights
 	}
@@ -310,7 +297,7 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	weights, state := p.shake(), p.phase.State()
 	p.set(weights)
 	p.spy.seen, p.spy.logp = nil, nil
-	m, err := p.step(ctx, p.steps)
+	m, err := p.stepOf(ctx, p.phase, p.steps)
 	if err != nil {
 		return ctx.Err() // no policy has these weights: their failure says nothing
 	}
@@ -324,7 +311,7 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	p.nats(m)
 	p.part.pad = true
 	defer func() { p.part.pad = false }()
-	wider, err := p.step(ctx, p.steps)
+	wider, err := p.stepOf(ctx, p.phase, p.steps)
 	if err != nil {
 		return err
 	}
@@ -343,8 +330,7 @@ func (p *probe) shake() []float32 {
 	r, out, params := rng.New(p.seed, "preflight shake"), slices.Clone(p.start), p.policy.Params()
 	for _, name := range params.Names() {
 		from, to := params.Range(name)
-		squares := list.Sum(out[from:to], func(x float32) float64 { return float64(x) * float64(x) })
-		std := float32(math.Max(least, relative*math.Sqrt(squares/float64(max(to-from, 1)))))
+		std := float32(math.Max(least, relative*length(out[from:to])/math.Sqrt(float64(max(to-from, 1)))))
 		for i := from; i < to; i++ {
 			out[i] += std * float32(r.NormFloat64())
 		}
@@ -392,17 +378,5 @@ func (p *probe) ratio(first, again phases.Metrics) {
 	if r := number(again, "mean_ratio"); !(math.Abs(r-1) <= near) {
 		p.find("ratio_not_one", "with the same weights as in the first step the ratio is %.6g instead of 1: the old policy's "+
 			"log-probabilities are those of other weights", r)
-	}
-}
-
-// finiteRewards looks at the rewards of the trial's candidates.
-func (p *probe) finiteRewards(b *selector.Batch) {
-	p.checks++
-	for at, ok := range b.Valid {
-		if x := b.Rewards[at]; ok && (math.IsNaN(x) || math.IsInf(x, 0)) {
-			p.find("nonfinite_rewards", "query %d, candidate %d has the reward %v: one is enough to make the weights NaN",
-				b.Source.ID(b.Queries[at/b.G]), at%b.G+1, x)
-			return
-		}
 	}
 }

@@ -5,9 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/doctor"
 	"fulcrum/selector"
 )
 
@@ -61,9 +62,9 @@ func (r *Report) Records(t Truth) error {
 	if wrong == 0 {
 		return nil
 	}
-	r.add(Name, doctor.Stop, doctor.Finding{Check: "recorded_differ", Value: float64(wrong) / float64(len(t.Queries)),
-		Message: fmt.Sprintf("%d of %d queries of %s reach the phases with other recorded candidates than the data has (query %d: %s)%s", wrong,
-			len(t.Queries), t.Source.Name(), t.Source.ID(first), what, shifted(rewardsOf(together), truth))})
+	r.found(Name, "recorded_differ", "", float64(wrong)/float64(len(t.Queries)), 0, "%d of %d queries of %s reach the phases with other "+
+		"recorded candidates than the data has (query %d: %s)%s", wrong, len(t.Queries), t.Source.Name(), t.Source.ID(first), what,
+		shifted(rewardsOf(together), truth))
 	return nil
 }
 
@@ -89,13 +90,7 @@ func some(x []int64) []int64 { return x[:min(len(x), 8)] }
 
 // rewardsOf lists the rewards of a batch's groups.
 func rewardsOf(b *selector.Batch) [][]float64 {
-	out := make([][]float64, b.B())
-	for at, ok := range b.Valid {
-		if ok {
-			out[at/b.G] = append(out[at/b.G], b.Rewards[at])
-		}
-	}
-	return out
+	return list.Map(stat.Indices(b.B()), func(i int) []float64 { return valid(b, i) })
 }
 
 // shifted says where wrong rewards come from, if that can be told: "; …", else "".
@@ -242,9 +237,8 @@ func (r *Report) rescore(t Truth, b *selector.Batch, what string) error {
 	}
 	r.Saw(Name, "scores_differ", "%d %s earn in a batch what they earn alone", n-wrong, what)
 	if wrong > 0 {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "scores_differ", Value: float64(wrong) / float64(n),
-			Message: fmt.Sprintf("%d of %d %s earn another reward than the same candidate alone (%s)%s", wrong, n, what, said,
-				shifted(rewardsOf(b), truth))})
+		r.found(Name, "scores_differ", "", float64(wrong)/float64(n), 0, "%d of %d %s earn another reward than the same candidate alone (%s)%s",
+			wrong, n, what, said, shifted(rewardsOf(b), truth))
 	}
 	return nil
 }
@@ -292,9 +286,8 @@ func (r *Report) Validated(policy selector.Policy, data phases.Data, t Truth) er
 	}
 	r.Saw(Name, "validation_differs", "%d queries: reward %.4g, as one by one", len(t.Queries), got.Reward)
 	if says != "" {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "validation_differs", Value: got.Reward, Limit: reward,
-			Message: fmt.Sprintf("validation does not report what the policy's answers earn one by one (%s): its numbers, and the checkpoint "+
-				"chosen by them, cannot be trusted", says)})
+		r.found(Name, "validation_differs", "", got.Reward, reward, "validation does not report what the policy's answers earn one by one (%s): "+
+			"its numbers, and the checkpoint chosen by them, cannot be trusted", says)
 	}
 	return nil
 }
@@ -317,8 +310,7 @@ func (r *Report) Returned(name string, wrong, looked int, example string) {
 	r.checks++
 	r.Saw(Name, "round_trip", "%d of %d recorded candidates of %s are the same after decoding and encoding", looked-wrong, looked, name)
 	if share := float64(wrong) / float64(looked); share > roundTrip {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "round_trip", Value: share, Limit: roundTrip,
-			Message: fmt.Sprintf("%d of %d recorded candidates of %s are others after decoding and encoding them again (%s): what is trained "+
-				"on is not what is scored and shown", wrong, looked, name, example)})
+		r.found(Name, "round_trip", "", share, roundTrip, "%d of %d recorded candidates of %s are others after decoding and encoding them again "+
+			"(%s): what is trained on is not what is scored and shown", wrong, looked, name, example)
 	}
 }

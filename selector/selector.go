@@ -90,7 +90,6 @@ func NewBatch(src Source, queries []int, g, t int) *Batch {
 		Actions: make([]int64, n*t), Mask: make([]float32, n*t), Valid: make([]bool, n), Rewards: make([]float64, n)}
 }
 
-// B returns the number of queries.
 func (b *Batch) B() int { return len(b.Queries) }
 
 // Set stores candidate g of query i: its first len(actions) steps are scored.
@@ -149,31 +148,17 @@ func (b *Batch) Candidates(i int) iter.Seq2[int, int] {
 // Take returns the batch with k candidates of each query: entry [i*k+j] of index names the position in
 // the group if valid is true.
 func (b *Batch) Take(k int, index []int, valid []bool) *Batch {
-	out := NewBatch(b.Source, b.Queries, k, b.T)
 	from := make([]int, len(valid)) // [B*k] where a candidate stands in b; -1 = padding
-	for dst, ok := range valid {
-		from[dst] = -1
-		if !ok {
-			continue
-		}
-		src := dst/k*b.G + index[dst]
-		from[dst] = src
-		copy(out.Actions[dst*b.T:(dst+1)*b.T], b.Actions[src*b.T:(src+1)*b.T])
-		copy(out.Mask[dst*b.T:(dst+1)*b.T], b.Mask[src*b.T:(src+1)*b.T])
-		out.Valid[dst] = b.Valid[src]
-		out.Rewards[dst] = b.Rewards[src]
-	}
-	out.Truncated, out.Texts, out.Kept = pick(b.Truncated, from), pick(b.Texts, from), pick(b.Kept, from)
-	if b.Sampled != nil {
-		out.Sampled = make([]float64, len(out.Actions))
-		for dst, src := range from {
-			if src >= 0 {
-				copy(out.Sampled[dst*b.T:(dst+1)*b.T], b.Sampled[src*b.T:])
-			}
+	for at, ok := range valid {
+		if from[at] = -1; ok {
+			from[at] = at/k*b.G + index[at]
 		}
 	}
+	out := &Batch{Source: b.Source, Queries: b.Queries, G: k, T: b.T, Valid: pick(b.Valid, from, 1), Rewards: pick(b.Rewards, from, 1),
+		Actions: pick(b.Actions, from, b.T), Mask: pick(b.Mask, from, b.T), Sampled: pick(b.Sampled, from, b.T),
+		Truncated: pick(b.Truncated, from, 1), Texts: pick(b.Texts, from, 1), Kept: pick(b.Kept, from, 1)}
 	for name, term := range b.Terms {
-		out.setTerm(name, pick(term, from))
+		out.setTerm(name, pick(term, from, 1))
 	}
 	return out
 }
@@ -212,21 +197,12 @@ func Join(src Source, g int, parts ...*Batch) *Batch {
 	for _, p := range parts {
 		t, queries = max(t, p.T), append(queries, p.Queries...)
 	}
-	out := NewBatch(src, queries, g, t)
-	if len(parts) > 0 && !slices.ContainsFunc(parts, func(p *Batch) bool { return p.Sampled == nil }) {
-		out.Sampled = make([]float64, len(out.Actions))
-	}
-	at := 0
+	out := NewBatch(src, queries[:0], g, t)
+	out.Queries = queries
 	for i, p := range parts {
-		for c := range p.Valid {
-			copy(out.Actions[(at+c)*t:], p.Actions[c*p.T:(c+1)*p.T])
-			copy(out.Mask[(at+c)*t:], p.Mask[c*p.T:(c+1)*p.T])
-			if out.Sampled != nil {
-				copy(out.Sampled[(at+c)*t:], p.Sampled[c*p.T:(c+1)*p.T])
-			}
-		}
-		copy(out.Valid[at:], p.Valid)
-		copy(out.Rewards[at:], p.Rewards)
+		out.Actions, out.Mask = append(out.Actions, Wider(p.Actions, p.T, t)...), append(out.Mask, Wider(p.Mask, p.T, t)...)
+		out.Valid, out.Rewards = append(out.Valid, p.Valid...), append(out.Rewards, p.Rewards...)
+		out.Sampled = joined(i, out.Sampled, Wider(p.Sampled, p.T, t))
 		out.Truncated, out.Texts = joined(i, out.Truncated, p.Truncated), joined(i, out.Texts, p.Texts)
 		out.Kept, out.Anchors = joined(i, out.Kept, p.Kept), joined(i, out.Anchors, p.Anchors)
 		if i == 0 {
@@ -240,7 +216,18 @@ func Join(src Source, g int, parts ...*Batch) *Batch {
 				}
 			}
 		}
-		at += len(p.Valid)
+	}
+	return out
+}
+
+// Wider adds zeros to rows of n entries up to t; nil stays nil.
+func Wider[E any](x []E, n, t int) []E {
+	if n == t || x == nil {
+		return x
+	}
+	out := make([]E, len(x)/n*t)
+	for i := range len(x) / n {
+		copy(out[i*t:], x[i*n:(i+1)*n])
 	}
 	return out
 }
@@ -281,15 +268,15 @@ func (b *Batch) setTerm(name string, values []float64) {
 	b.Terms[name] = values
 }
 
-// pick returns the entries of x at the positions from, zero for -1; nil stays nil.
-func pick[E any](x []E, from []int) []E {
+// pick returns the rows of n entries of x at the positions from, zeros for -1; nil stays nil.
+func pick[E any](x []E, from []int, n int) []E {
 	if x == nil {
 		return nil
 	}
-	out := make([]E, len(from))
+	out := make([]E, len(from)*n)
 	for i, at := range from {
 		if at >= 0 {
-			out[i] = x[at]
+			copy(out[i*n:(i+1)*n], x[at*n:])
 		}
 	}
 	return out

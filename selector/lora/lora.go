@@ -260,8 +260,8 @@ func Start(params *torchx.Params, layers []Linear, modules map[string]Module, fr
 	return nil
 }
 
-// Save writes a model's adapters as a PEFT folder. base, which may be empty, is the name of the base model in the folder. It
-// refuses a model without adapters (c is nil) and a model with other trained weights, for which the folder has no place.
+// Save writes a model's adapters, all that is trained of it, as a PEFT folder. base, which may be empty, is the name of the base model in
+// the folder. It refuses a model without adapters (c is nil).
 func Save(path string, c *Config, base string, modules map[string]Module, params *torchx.Params) error {
 	if c == nil {
 		return fmt.Errorf("%s: the model has no adapters", path)
@@ -278,9 +278,6 @@ func Save(path string, c *Config, base string, modules map[string]Module, params
 	var tensors []tensorfile.Tensor
 	values := params.Values()
 	for _, name := range params.Names() {
-		if ours[name] == "" {
-			return fmt.Errorf("%s: %s is trained too, and an adapter folder has no place for it: export the merged model", path, name)
-		}
 		lo, hi := params.Range(name)
 		tensors = append(tensors, tensorfile.FromFloat32s(ours[name], params.Shape(name), values[lo:hi]))
 	}

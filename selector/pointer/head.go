@@ -22,7 +22,6 @@ import (
 // Entries of W are then about √h and those of v about 1, so that a step of Adam, which moves every entry
 // alike, moves scores as little as it moves the other heads'.
 
-// headWeights lists the parameters of the score head.
 func headWeights(opt Options, h int) []weight {
 	switch opt.Head {
 	case "bilinear":
@@ -66,7 +65,6 @@ func (p *Policy) head(e encoded, query torchx.Tensor, factor float64) torchx.Ten
 	return e.scores(torchx.Scale(query, factor))
 }
 
-// perWidth is 1/√h.
 func (p *Policy) perWidth() float64 { return 1 / math.Sqrt(float64(p.opt.HiddenDim)) }
 
 // mirrored fills the first half of the rows from a normal distribution with deviation std; the second half is minus the first.

@@ -158,7 +158,6 @@ func (p *Policy) Options() Options       { return p.opt }
 // SetShots sets how many examples the policy is asked for; its checkpoints say so.
 func (p *Policy) SetShots(n int) { p.opt.ShotNum = &n }
 
-// Clone returns a selector with its own copy of the weights.
 func (p *Policy) Clone() selector.Policy {
 	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, dtype: p.dtype, tables: p.tables, diversity: p.diversity, features: p.features}
 	q.own(p.clip)

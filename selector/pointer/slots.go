@@ -10,7 +10,6 @@ import "fulcrum/internal/torchx"
 // With state_update=none every s_t is the initial state, and the steps are parallel but for excluding what is
 // taken; with another one the slots see what was chosen.
 
-// slotWeights lists the parameters of the decoder.
 func slotWeights(opt Options, h int) []weight {
 	if opt.Decoder != "slots" {
 		return nil

@@ -40,9 +40,7 @@ func NewSource(set *beamdata.Set) *Source {
 func (s *Source) Set() *beamdata.Set { return s.set }
 func (s *Source) Name() string       { return s.set.Name }
 func (s *Source) Len() int           { return s.set.Len() }
-
-// ID returns the global id of query i.
-func (s *Source) ID(i int) int64 { return s.set.IDs[i] }
+func (s *Source) ID(i int) int64     { return s.set.IDs[i] }
 
 // Recorded returns the recorded candidates of these queries [B, G, S], padded to the largest group. With EndRecorded
 // there may be a step more.

@@ -14,7 +14,6 @@ import "fulcrum/internal/torchx"
 // gateName is the parameter of v3's gate in the state dict.
 const gateName = "query_update_gate"
 
-// updateWeights lists the parameters of the state update.
 func updateWeights(opt Options, h int) []weight {
 	switch opt.StateUpdate {
 	case "gate":

@@ -124,7 +124,6 @@ func (s *Source[P]) sample(q int) conversation.Sample {
 	return sample
 }
 
-// CanScore reports whether there are rewards.
 func (s *Source[P]) CanScore() bool { return s.rewards != nil }
 
 // Score fills b.Rewards with the composed reward of every valid completion, as Controlled has them, b.Terms with its terms and b.Texts

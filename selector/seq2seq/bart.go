@@ -34,7 +34,6 @@ type bartLayer struct {
 
 type layerNorm struct{ weight, bias torchx.Tensor }
 
-// newBART puts both stacks together.
 func (m *Model) newBART(b *tokens.Builder) *bart {
 	c := m.cfg
 	net := &bart{m: m, stacks: map[string]*bartStack{}, act: torchx.Activations()[c.Activation]}

@@ -21,7 +21,6 @@ func (m *Model) Generate(sources [][]int64, n int, opt GenerateOptions) ([][]Com
 	return tokens.Generate[[]int64](m, sources, n, opt)
 }
 
-// Begin encodes the sources.
 func (m *Model) Begin(sources [][]int64, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Step, error) {
 	if err := m.settle(sources, all, opt); err != nil {
 		return nil, err

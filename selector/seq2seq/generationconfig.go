@@ -94,5 +94,4 @@ func (f *generationFile) read(raw []byte) (g GenerationConfig, err error) {
 // Generation returns what the model's folder says of generation.
 func (m *Model) Generation() GenerationConfig { return m.generation }
 
-// EOS returns the ids that end a completion.
 func (m *Model) EOS() []int64 { return m.generation.EOS }

@@ -119,7 +119,6 @@ func newModel(w *tokens.Weights, cfg *Config, options Options, generation Genera
 	return m
 }
 
-// build puts the network together.
 func (m *Model) build(b *tokens.Builder) (head torchx.Tensor) {
 	m.table, m.headScale = b.Tensor(m.cfg.embedding(), m.cfg.Vocab, m.cfg.Width), 1
 	if m.cfg.Kind == kindBART {
@@ -136,7 +135,6 @@ func (m *Model) build(b *tokens.Builder) (head torchx.Tensor) {
 	return b.Tensor("lm_head.weight", m.cfg.Vocab, m.cfg.Width)
 }
 
-// wire looks the weights up once.
 func (m *Model) wire() {
 	m.Head = m.build(m.Builder())
 	m.HeadBias = m.Frozen().Tensors[finalBias]

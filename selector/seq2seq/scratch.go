@@ -33,7 +33,6 @@ func New(options Options, vocab Vocabulary, device string, seed int64) (*Model, 
 	return newScratch(options, cfg, device, seed)
 }
 
-// newScratch makes the model of a configuration.
 func newScratch(options Options, cfg *Config, device string, seed int64) (*Model, error) {
 	options.Path, options.Adapter, options.LoRA, options.TuneAll = nil, nil, lora.Options{}, false
 	w, err := tokens.Scratch(cfg.layout(options), options.Options, nil, device, func(s torchx.Spec) []float32 {

@@ -28,7 +28,6 @@ type t5Layer struct {
 	gate, up, down              lora.Layer // without gate: down(act(up))
 }
 
-// newT5 puts both stacks together.
 func (m *Model) newT5(b *tokens.Builder) *t5 {
 	c := m.cfg
 	t := &t5{m: m, stacks: map[string]*t5Stack{}, act: torchx.Activations()[c.Activation]}

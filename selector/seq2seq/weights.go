@@ -16,7 +16,6 @@ import (
 // finalBias is BART's constant added to all logits: never trained, and zero where a folder has none.
 const finalBias = "final_logits_bias"
 
-// sides are the names of the two stacks.
 func sides() []string { return []string{"encoder", "decoder"} }
 
 // weightNames lists the tensors of a model under their names in the published folders (spec §12), in the order of the

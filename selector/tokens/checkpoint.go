@@ -138,9 +138,8 @@ func (w *Weights) WriteMerged(path, dtype string, config map[string]any, more ..
 	if err := jsonwords.Decode(read, &all); err != nil {
 		return err
 	}
-	markFloats(all)
 	all["torch_dtype"] = dtype
-	setTypes(all, dtype)
+	settle(all, dtype)
 	maps.Copy(all, config)
 	raw, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
@@ -156,37 +155,24 @@ func (w *Weights) WriteMerged(path, dtype string, config map[string]any, more ..
 	return hffolder.Write(path, append(raw, '\n'), w.generation, more, 0)
 }
 
-// setTypes changes the types that a config.json names for its weights. transformers 5 goes by dtype, and by that of
-// text_config too; older versions by torch_dtype.
-func setTypes(config map[string]any, dtype string) {
-	for key, value := range config {
-		if inner, ok := value.(map[string]any); ok {
-			setTypes(inner, dtype)
-		} else if (key == "dtype" || key == "torch_dtype") && value != nil {
-			config[key] = dtype
-		}
-	}
-}
-
-// markFloats gives the numbers of a config.json that transformers wants to be floats a decimal point: since version 5 it
-// refuses a configuration with "dropout": 0.
-func markFloats(config map[string]any) {
-	for key, value := range config {
-		switch v := value.(type) {
-		case map[string]any:
-			markFloats(v)
-		case json.Number:
-			if slices.Contains(floatKeys(), key) && !strings.ContainsAny(v.String(), ".eE") {
-				config[key] = json.Number(v.String() + ".0")
-			}
-		}
-	}
-}
-
-// floatKeys are those of T5, BART and Qwen2.5-VL.
-func floatKeys() []string {
-	return []string{"activation_dropout", "attention_dropout", "classifier_dropout", "decoder_layerdrop", "dropout", "dropout_rate",
+// settle changes the types that a config.json names for its weights: transformers 5 goes by dtype, and by that of text_config too, older
+// versions by torch_dtype. It gives the numbers that transformers wants to be floats (of T5, BART and Qwen2.5-VL) a decimal point: since
+// version 5 it refuses a configuration with "dropout": 0.
+func settle(config map[string]any, dtype string) {
+	floats := []string{"activation_dropout", "attention_dropout", "classifier_dropout", "decoder_layerdrop", "dropout", "dropout_rate",
 		"encoder_layerdrop", "init_std", "initializer_factor", "initializer_range", "layer_norm_epsilon", "rms_norm_eps", "rope_theta"}
+	for key, value := range config {
+		inner, nested := value.(map[string]any)
+		number, _ := value.(json.Number)
+		switch {
+		case nested:
+			settle(inner, dtype)
+		case (key == "dtype" || key == "torch_dtype") && value != nil:
+			config[key] = dtype
+		case number != "" && slices.Contains(floats, key) && !strings.ContainsAny(number.String(), ".eE"):
+			config[key] = number + ".0"
+		}
+	}
 }
 
 // merged returns a weight with its adapter, on the host.

@@ -157,7 +157,6 @@ type Constraints struct {
 	BadWords      [][]int64 `json:"bad_words_ids"`         // lists of tokens that never come in this order
 }
 
-// any reports whether a constraint is set.
 func (c *Constraints) any() bool {
 	return c.MinP > 0 || c.MinLength > 0 || c.MinNewTokens > 0 || c.NoRepeat > 0 ||
 		len(c.Suppress)+len(c.BeginSuppress)+len(c.BadWords) > 0

@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 )
 
@@ -42,7 +43,7 @@ type Sequence struct {
 	finished bool
 	logp     float64   // of its tokens, where scored
 	sampled  []float64 // of each token, the log-probability that it was drawn with; NaN = forced
-	kept     Kept
+	kept     []float64 // of each token that was drawn, what torchx.SampleTokens says of it
 }
 
 // Step returns the logits [len(live), V] that the next token of each sequence is drawn from.
@@ -83,8 +84,11 @@ func Generate[P any](m Model[P], prompts []P, n int, opt GenerateOptions) (out [
 	}
 	out = make([][]Completion, len(prompts))
 	for _, s := range all {
-		out[s.Prompt] = append(out[s.Prompt], Completion{IDs: s.IDs, Finished: s.finished, LogP: s.logp, Sampled: s.sampled,
-			Kept: s.kept.Mean()})
+		c := Completion{IDs: s.IDs, Finished: s.finished, LogP: s.logp, Sampled: s.sampled, Kept: 1}
+		if len(s.kept) > 0 {
+			c.Kept = stat.Mean(s.kept)
+		}
+		out[s.Prompt] = append(out[s.Prompt], c)
 	}
 	return out, nil
 }
@@ -179,7 +183,7 @@ func (s *Sequence) append(id int64, o *GenerateOptions, kept, logp float64) (end
 		s.sampled = append(s.sampled, math.NaN())
 	default:
 		s.sampled = append(s.sampled, logp)
-		s.kept.Add(kept)
+		s.kept = append(s.kept, kept)
 	}
 	ended = !o.IgnoreEOS && slices.Contains(o.EOS, id)
 	s.finished = ended && !(t+1 == o.MaxNewTokens && len(o.Last) > 0)

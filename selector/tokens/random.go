@@ -34,7 +34,6 @@ func Random(layout Layout, options Options, device string, std float64, seed int
 	return w, err
 }
 
-// draw fills a weight.
 func (w *Weights) draw(s torchx.Spec, g *torchx.Generator, std float64) {
 	defer torchx.Scope()()
 	like := w.params.Flat()

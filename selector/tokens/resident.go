@@ -29,7 +29,6 @@ type Decoding interface {
 	Take(rows []int)
 }
 
-// OnCUDA reports whether the model computes on a GPU.
 func (w *Weights) OnCUDA() bool { return strings.HasPrefix(w.device, "cuda") }
 
 // resident reports whether Generate decodes with the state on the device.
@@ -65,7 +64,6 @@ type residentBatch struct {
 	kept, logp torchx.Tensor // [steps·all] float64; undefined where nobody asked
 }
 
-// generateResident draws the tokens of all sequences.
 func generateResident[P any](m Resident[P], w *Weights, prompts []P, all []*Sequence, opt *GenerateOptions) error {
 	next, err := m.BeginResident(prompts, all, opt)
 	if err != nil {
@@ -243,7 +241,6 @@ func (b *residentBatch) live() []int {
 	return list.Filter(stat.Indices(len(ended)), func(i int) bool { return !ended[i] })
 }
 
-// take goes on with some rows.
 func (b *residentBatch) take(rows []int) {
 	index := list.Convert[int64](rows)
 	of := list.Map(rows, func(r int) *Sequence { return b.of[r] })

@@ -38,29 +38,11 @@ type Completion struct {
 	Kept    float64 // of the model's distributions, what its tokens were drawn from; 1 = all, and where it is greedy
 }
 
-// Kept is the mean over the drawn tokens of a completion of what torchx.SampleTokens says of each.
-type Kept struct {
-	sum float64
-	n   int
-}
-
-// Add counts a token.
-func (k *Kept) Add(kept float64) { k.sum, k.n = k.sum+kept, k.n+1 }
-
-// Mean is 1 where no token was drawn.
-func (k *Kept) Mean() float64 {
-	if k.n == 0 {
-		return 1
-	}
-	return k.sum / float64(k.n)
-}
-
 // Fail ends an operation as libtorch's errors do: the border of a step makes an ordinary error of it.
 func Fail(op, format string, args ...any) {
 	panic(&torchx.OpError{Op: op, Msg: fmt.Sprintf(format, args...)})
 }
 
-// Prompts returns the prompts of some queries.
 func Prompts[P any](op string, src selector.Source, queries []int) []P {
 	source, ok := src.(PromptSource[P])
 	if !ok {

@@ -306,9 +306,6 @@ func (w *Weights) Frozen() *weights.Frozen { return w.frozen }
 // Adapted returns how the adapters are made, nil where there are none.
 func (w *Weights) Adapted() *lora.Config { return w.adapted }
 
-// CheckAdapter compares the adapters with the folder that they were loaded from (SECTION.adapter).
-func (w *Weights) CheckAdapter() error { return lora.Check(w.options.Adapter, w.modules, w.params) }
-
 // Size is the number of the model's weights, trained or not, adapters included.
 func (w *Weights) Size() int {
 	n := weights.Numel(w.All...)

@@ -143,7 +143,6 @@ func (d *slotted) Fill(prompt, place int) error {
 
 func (d *slotted) Step(live []*tokens.Sequence) (torchx.Tensor, error) { return d.step(live) }
 
-// newCache makes room for so many rows.
 func (m *Model) newCache(rows int) *tokens.Cache {
 	return m.NewCache(m.cfg.Layers, rows, m.cfg.KVHeads, m.cfg.HeadDim)
 }

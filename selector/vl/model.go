@@ -127,7 +127,6 @@ func (m *Model) takesKernel() error {
 		m.cfg.HeadDim)
 }
 
-// wire looks the weights up once.
 func (m *Model) wire() {
 	m.text = m.cfg.decoder(m.Builder())
 	m.Head = m.text.head

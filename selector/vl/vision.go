@@ -306,7 +306,11 @@ func (m *Model) remembered(pictures []pixels.Patches, p *lora.Pass, most int) []
 		}
 	}
 	for len(fresh) > 0 {
-		n := together(pictures, fresh, most)
+		n, rows := 0, 0
+		for n < len(fresh) && (n == 0 || rows+pictures[fresh[n]].Rows <= most) { // the first one in any case
+			rows += pictures[fresh[n]].Rows
+			n++
+		}
 		pass := list.Map(fresh[:n], func(i int) pixels.Patches { return pictures[i] })
 		vectors := m.see(pass, p, nil)
 		for k, x := range m.split(vectors, pass) {
@@ -344,16 +348,6 @@ func (m *Model) split(all torchx.Tensor, pictures []pixels.Patches) []torchx.Ten
 
 // visionRows bounds the rows of one pass over pictures on CUDA: activations grow with it, half a GB in the 3B model's tower.
 const visionRows = 32768
-
-// together returns how many of some pictures have so many rows at most; the first one in any case.
-func together(pictures []pixels.Patches, which []int, most int) int {
-	n, rows := 0, 0
-	for n < len(which) && (n == 0 || rows+pictures[which[n]].Rows <= most) {
-		rows += pictures[which[n]].Rows
-		n++
-	}
-	return n
-}
 
 // featureBytes bounds the vectors that are remembered while the tower is frozen: 60 thousand of the 3B model in bfloat16.
 const featureBytes = 256 << 20

@@ -40,7 +40,6 @@ func NewFrozen(folder *hffolder.Folder) *Frozen {
 	return &Frozen{Tensors: map[string]torchx.Tensor{}, folder: folder, users: 1}
 }
 
-// Hold counts one more policy that holds the weights.
 func (f *Frozen) Hold() { f.users++ }
 
 // Free releases the weights when the last policy lets go of them, and closes the folder that they share memory with.
@@ -167,7 +166,6 @@ func FitHost(all, trained []torchx.Spec, bfloat16 bool, dtype torchx.DType, devi
 	return hostmem.Need(what, n*bytes+16*train)
 }
 
-// Numel is the number of values of some tensors.
 func Numel(specs ...torchx.Spec) (n int) {
 	for _, s := range specs {
 		x := 1

@@ -27,25 +27,25 @@ const maxPixels = 178_956_970
 // ignored, as there and in qwen_vl_utils; that of a TIFF file turns it, as Pillow does. (transformers' own load_image turns by
 // EXIF too, but drops transparency.)
 func Decode(path string) (image.Image, error) {
+	name, read := path, regular.ReadFile
 	if strings.HasPrefix(path, "data:") {
-		return decodeURI(path)
-	}
-	if scheme, _, found := strings.Cut(path, "://"); found {
+		name, read = "data URI", readURI
+	} else if scheme, _, found := strings.Cut(path, "://"); found {
 		return nil, fmt.Errorf("%s: want a file, not an address (%s): nothing is downloaded here", path, scheme)
 	}
-	data, err := regular.ReadFile(path)
+	data, err := read(path)
 	if err != nil {
 		return nil, err
 	}
 	img, err := DecodeBytes(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return img, nil
 }
 
-// decodeURI reads "data:image/png;base64,…".
-func decodeURI(uri string) (image.Image, error) {
+// readURI reads "data:image/png;base64,…".
+func readURI(uri string) ([]byte, error) {
 	head, body, found := strings.Cut(uri, ",")
 	if !found || !strings.HasSuffix(head, ";base64") {
 		return nil, errors.New("data URI: want data:image/…;base64,…")
@@ -54,11 +54,7 @@ func decodeURI(uri string) (image.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data URI: %w", err)
 	}
-	img, err := DecodeBytes(data)
-	if err != nil {
-		return nil, fmt.Errorf("data URI: %w", err)
-	}
-	return img, nil
+	return data, nil
 }
 
 // format is one kind of image file.

@@ -15,8 +15,6 @@ func newRGB(w, h int) *RGB { return &RGB{Pix: make([]uint8, w*h*3), W: w, H: h} 
 
 // ColorModel, Bounds and At make RGB an image.Image.
 func (m *RGB) ColorModel() color.Model { return color.RGBAModel }
-
-// Bounds returns the rectangle from the origin.
 func (m *RGB) Bounds() image.Rectangle { return image.Rect(0, 0, m.W, m.H) }
 
 // At returns the opaque colour of a pixel; outside it is transparent.

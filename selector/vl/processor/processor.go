@@ -134,17 +134,10 @@ func New(tok *tokenizer.Tokenizer, template *chat.Template, config *pixels.Confi
 // DefaultCacheBytes bounds the resized images that a processor keeps: 890 of 448 × 448 pixels.
 const DefaultCacheBytes = 512 << 20
 
-// Tokenizer, Template, IDs and EOS return the parts.
 func (p *Processor) Tokenizer() *tokenizer.Tokenizer { return p.tokenizer }
-
-// Template returns the chat template.
-func (p *Processor) Template() *chat.Template { return p.template }
-
-// IDs returns the special tokens.
-func (p *Processor) IDs() IDs { return p.ids }
-
-// EOS returns the tokens of which each ends a completion.
-func (p *Processor) EOS() []int64 { return p.ids.EOS }
+func (p *Processor) Template() *chat.Template        { return p.template }
+func (p *Processor) IDs() IDs                        { return p.ids }
+func (p *Processor) EOS() []int64                    { return p.ids.EOS }
 
 // Pixels returns the preprocessing of images; false for a text-only model.
 func (p *Processor) Pixels() (pixels.Config, bool) {

@@ -132,12 +132,6 @@ func metricOf(o BestOptions, canScore bool, initial Metrics) string {
 	return "val_loss"
 }
 
-// earlierMetric is what metricOf was before states had the metric: of a run that such a state continues.
-func earlierMetric(o BestOptions, canScore bool) string {
-	o.Highest = true
-	return metricOf(o, canScore, Metrics{"val_recorded_reward": 0.0})
-}
-
 // choose goes over the candidates in order of time: the latest value within kl_max and within one standard error of the highest wins; if
 // none is within kl_max, the lowest KL. Of candidates that score the same on every question the one of the earlier phase is the
 // highest, and within a phase that of the lowest val_loss: while no epoch earns a reward yet, training goes on from the epoch that

@@ -58,9 +58,6 @@ func TestDefaultMetric(t *testing.T) {
 				got.sign, tc.want)
 		}
 	}
-	if got := earlierMetric(BestOptions{}, false); got != "val_loss" {
-		t.Errorf("a run from before goes on by %s, it began by val_loss", got)
-	}
 }
 
 // The best is the latest within one paired standard error of the highest; the reference's is the highest.

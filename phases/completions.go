@@ -5,8 +5,10 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/stat"
 	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
 
@@ -16,7 +18,6 @@ type CompletionOptions struct {
 	Groups int `koanf:"groups" range:"[0,10000]"`
 }
 
-// DefaultCompletionOptions keeps two groups of each epoch.
 func DefaultCompletionOptions() CompletionOptions { return CompletionOptions{Groups: 2} }
 
 // Record hands the first groups of a scored batch to the recorder, with their advantages.
@@ -87,7 +88,9 @@ func MeasureTexts(b *selector.Batch, tokens int) TextMetrics {
 	}
 	out.Terms = map[string]float64{}
 	for name, term := range b.Terms {
-		out.Terms["reward_"+name], out.Terms["reward_"+name+"_std"] = objective.Moments(term, b.Valid)
+		x, _ := group.Gather(term, b.Valid)
+		mean := stat.Mean(x)
+		out.Terms["reward_"+name], out.Terms["reward_"+name+"_std"] = mean, math.Sqrt(stat.Squares(x, mean)/float64(len(x)))
 	}
 	return out
 }

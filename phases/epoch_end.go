@@ -60,13 +60,13 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 		return err
 	}
 	if s.pos.Pruned != "" {
-		if err := s.note(info.Name, epoch, "pruned", s.pos.Pruned); err != nil {
+		if err := s.event("note", info.Name, epoch, "pruned", s.pos.Pruned); err != nil {
 			return err
 		}
 	} else if stopped {
 		message := fmt.Sprintf("%s ends after epoch %d: %s has not improved for %d epochs (checkpoint.patience_epochs)",
 			info.Name, epoch, s.rule.metric, *s.plan.Checkpoint.PatienceEpochs)
-		if err := s.event(info.Name, epoch, "early_stop", message); err != nil {
+		if err := s.event("warning", info.Name, epoch, "early_stop", message); err != nil {
 			return err
 		}
 	}
@@ -153,7 +153,7 @@ func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
 			return fmt.Errorf("validation: %w", err)
 		}
 		message := fmt.Sprintf("%s hands on its epoch %d, the best by %s (checkpoint.restore_best)", name, kept, s.rule.metric)
-		if err := s.note(name, epoch, "restored_best", message); err != nil {
+		if err := s.event("note", name, epoch, "restored_best", message); err != nil {
 			return err
 		}
 	}
@@ -254,7 +254,6 @@ func (s *scheduler) outdated() (paths []string) {
 	return paths
 }
 
-// remove removes files and folders, in order.
 func remove(paths []string) error {
 	for _, path := range paths {
 		if err := atomicfile.RemoveAll(path); err != nil {
@@ -270,12 +269,5 @@ func (s *scheduler) dropMidEpoch(keep string) error {
 	if err != nil {
 		return err
 	}
-	for _, path := range old {
-		if filepath.Base(path) != keep {
-			if err := atomicfile.RemoveAll(path); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return remove(list.Filter(old, func(path string) bool { return filepath.Base(path) != keep }))
 }

@@ -57,12 +57,12 @@ func (s *scheduler) finish() (Result, error) {
 	if nearest, none := s.rule.outside(s.pos.History); none {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("no epoch has val_kl ≤ %g (checkpoint.best.kl_max): best is the initial policy; the "+
 			"nearest is %s epoch %d with %.4g nats", s.rule.klMax, nearest.Phase, nearest.Epoch, nearest.KL))
-		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_outside_kl", r.Warnings[0]); err != nil {
+		if err := s.event("warning", b.Candidate.Phase, b.Candidate.Epoch, "best_outside_kl", r.Warnings[0]); err != nil {
 			return r, err
 		}
 	} else if nearest, trained := s.rule.nearest(s.pos.History); trained && b.Candidate.Epoch == 0 {
 		why := initialStays(s.rule.metric, b.Candidate, nearest)
-		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_is_initial", why); err != nil {
+		if err := s.event("warning", b.Candidate.Phase, b.Candidate.Epoch, "best_is_initial", why); err != nil {
 			return r, err
 		}
 	}

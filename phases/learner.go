@@ -156,7 +156,6 @@ func (l *Learner) State() PhaseState {
 	return s
 }
 
-// Restore sets a state that State returned.
 func (l *Learner) Restore(s PhaseState) error {
 	if err := l.Optimizer.SetState(s.M, s.V, s.OptimizerSteps); err != nil || l.env.Gradients == nil {
 		return err
@@ -166,7 +165,6 @@ func (l *Learner) Restore(s PhaseState) error {
 
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
-// Free frees the optimizer and the recorded graphs.
 func (l *Learner) Free() {
 	if l.env.Gradients != nil {
 		l.env.Gradients.End(l)

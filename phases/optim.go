@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
@@ -37,7 +38,6 @@ func DefaultOptimOptions() OptimOptions {
 	return OptimOptions{Name: "adamw", State: torchx.KeepFloat32, WeightDecay: 0.01, Betas: []float64{0.9, 0.999}, Eps: 1e-8, GradClipNorm: 1}
 }
 
-// Validate checks the pair of decay rates.
 func (o OptimOptions) Validate() error {
 	if len(o.Betas) != 2 || !(o.Betas[0] >= 0 && o.Betas[0] < 1) || !(o.Betas[1] >= 0 && o.Betas[1] < 1) {
 		return option.Errorf("betas", "want two numbers in [0, 1), got %v", o.Betas)
@@ -122,22 +122,17 @@ func frozenNames(p *torchx.Params, parts []string) (map[string]bool, error) {
 // frozenParts returns the stretches of the named parameters, neighbours as one.
 func frozenParts(p *torchx.Params, names map[string]bool) []FrozenPart {
 	var parts []FrozenPart
-	for name := range names {
+	for _, name := range list.Filter(p.Names(), func(name string) bool { return names[name] }) { // in their order
 		start, end := p.Range(name)
-		parts = append(parts, FrozenPart{Start: start, End: end})
-	}
-	slices.SortFunc(parts, func(a, b FrozenPart) int { return a.Start - b.Start })
-	var merged []FrozenPart
-	for _, part := range parts {
-		if n := len(merged); n > 0 && merged[n-1].End == part.Start {
-			merged[n-1].End = part.End
+		if n := len(parts); n > 0 && parts[n-1].End == start {
+			parts[n-1].End = end
 		} else {
-			merged = append(merged, part)
+			parts = append(parts, FrozenPart{Start: start, End: end})
 		}
 	}
 	defer torchx.Scope()()
-	for i, part := range merged {
-		merged[i].Grad = torchx.Own(torchx.Narrow(p.Grad(), 0, part.Start, part.End-part.Start))
+	for i, part := range parts {
+		parts[i].Grad = torchx.Own(torchx.Narrow(p.Grad(), 0, part.Start, part.End-part.Start))
 	}
-	return merged
+	return parts
 }

@@ -35,7 +35,6 @@ type Phase interface {
 	End()
 }
 
-// Info describes a phase.
 type Info struct {
 	Name         string // in the schedule, the metrics and the checkpoints
 	Epochs       int    // 0 skips it
@@ -54,7 +53,6 @@ type EpochFollower interface {
 	EndEpoch() Measured
 }
 
-// BeginEpoch tells a phase that an epoch begins.
 func BeginEpoch(p Phase, epoch int) {
 	if f, ok := p.(EpochFollower); ok {
 		f.BeginEpoch(epoch)
@@ -129,6 +127,15 @@ type PhaseState struct {
 	M, V           []float32
 	OptimizerSteps int
 	Frozen         map[string][]float32 // flat weights of old and reference policies by role
+}
+
+// RestorePolicy gives a frozen policy the weights that the state has of it.
+func (s PhaseState) RestorePolicy(role string, p selector.Policy) error {
+	if w, want := s.Frozen[role], p.Params().Numel(); len(w) != want {
+		return fmt.Errorf("the saved %s policy has %d weights, want %d", role, len(w), want)
+	}
+	p.Params().SetValues(s.Frozen[role])
+	return nil
 }
 
 // Recorder receives what a run reports. It is implemented by package reports.

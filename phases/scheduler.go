@@ -93,8 +93,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 		}
 	} else {
 		s.pos = saved.pos
-		o := plan.Checkpoint.Best
-		s.rule = newRule(o, cmp.Or(s.pos.Metric, earlierMetric(o, s.canScore)))
+		s.rule = newRule(plan.Checkpoint.Best, s.pos.Metric)
 		if err := s.load(InitialCheckpoint, env.Initial); err != nil {
 			return Result{}, err
 		}
@@ -236,10 +235,9 @@ func (s *scheduler) made(phase string, at At, m Metrics) error {
 	if s.env.remark = ""; remark == "" {
 		return nil
 	}
-	return s.note(phase, epoch, "eager_steps", remark)
+	return s.event("note", phase, epoch, "eager_steps", remark)
 }
 
-// epochSteps are the steps of an epoch.
 type epochSteps struct {
 	info         Info
 	order        []int // its queries
@@ -247,7 +245,6 @@ type epochSteps struct {
 	count        int
 }
 
-// at is step number i of the epoch.
 func (e epochSteps) at(i int) At {
 	from := i / e.info.Passes * e.info.BatchSize
 	return At{Epoch: e.epoch, Step: e.first + i, Pass: i % e.info.Passes, Queries: e.order[from:min(from+e.info.BatchSize, len(e.order))]}
@@ -317,7 +314,6 @@ func (s *scheduler) step(ctx context.Context, phase Phase, at At) (m Metrics, er
 	return measured.Row(), nil
 }
 
-// order is the sequence of queries of an epoch.
 func (s *scheduler) order(phase Phase, epoch int) []int {
 	info := phase.Info()
 	n := info.queries()
@@ -333,7 +329,6 @@ func StepsPerEpoch(phase Phase) int {
 	return (info.queries() + info.BatchSize - 1) / info.BatchSize * info.Passes
 }
 
-// queries is the number of queries in an epoch.
 func (i Info) queries() int { return min(i.Source.Len(), option.Or(i.EpochQueries, math.MaxInt)) }
 
 // enter is the position at the start of a phase.
@@ -419,16 +414,8 @@ func (s *scheduler) due(steps, passes int) bool {
 	return every != nil && steps >= passes && steps%*every < passes
 }
 
-// event records a warning, note what a reader should know.
-func (s *scheduler) event(phase string, epoch int, name, message string) error {
-	return s.tell("warning", phase, epoch, name, message)
-}
-
-func (s *scheduler) note(phase string, epoch int, name, message string) error {
-	return s.tell("note", phase, epoch, name, message)
-}
-
-func (s *scheduler) tell(severity, phase string, epoch int, name, message string) error {
+// event records a warning, or a note: what a reader should know.
+func (s *scheduler) event(severity, phase string, epoch int, name, message string) error {
 	return s.env.Rec.Record("event", phase, epoch, s.pos.Step, s.pos.GlobalStep,
 		Metrics{"event": name, "severity": severity, "message": message})
 }

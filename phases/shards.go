@@ -4,10 +4,10 @@ import (
 	"slices"
 	"unsafe"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
-	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
 
@@ -15,10 +15,8 @@ import (
 // the step, its number and its queries, never on who computes it, and the sums of shards are added along one tree (package ranks): a run
 // has the same bytes for every number of processes.
 
-// shards is the number of shards of a step.
 func (e *Env) shards() int { return max(e.Shards, 1) }
 
-// cut reports whether steps are cut into several shards.
 func (e *Env) cut() bool { return e.Shards > 1 }
 
 // own returns the shards [from, to) of this process.
@@ -46,8 +44,9 @@ func (s *Steps[R, I]) inputs(p *planned[R]) {
 	for _, of := range s.learn.env.spans(s.of.Size(p.batch)) {
 		var parts []I
 		var one shard
-		for from, to := range objective.Spans(of.To-of.From, s.micro) {
-			span := Span{of.From + from, of.From + to}
+		size := option.Or(s.micro, max(of.To-of.From, 1))
+		for from := of.From; from < of.To; from += size {
+			span := Span{from, min(from+size, of.To)}
 			if part, ok := s.of.Inputs(p.batch, span, &p.work.Inputs); ok {
 				parts, one.spans = append(parts, part), append(one.spans, span)
 			}

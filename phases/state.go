@@ -80,11 +80,9 @@ func (s *Saved) Checkpoints() []string { return slices.Sorted(maps.Keys(s.pos.Wr
 // Inputs are the name and the digest of each file that the run was reading.
 func (s *Saved) Inputs() []string { return s.pos.Inputs }
 
-// ConfigHash is the hash of the configuration that the state was saved under.
+// ConfigHash and DataHash are those of the configuration and the data that the state was saved with.
 func (s *Saved) ConfigHash() string { return s.pos.ConfigHash }
-
-// DataHash is the hash of the data that the state was saved with.
-func (s *Saved) DataHash() string { return s.pos.DataHash }
+func (s *Saved) DataHash() string   { return s.pos.DataHash }
 
 const stateSuffix = ".state"
 

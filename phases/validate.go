@@ -64,19 +64,8 @@ func (v Validation) scores() []float64 {
 
 // perQuery returns the numbers whose mean is a deciding metric, query by query, for paired comparisons; nil where there are none.
 func (v Validation) perQuery(metric string) []float64 {
-	switch metric {
-	case "val_reward":
-		return v.Rewards
-	case "val_accuracy":
-		return v.Accuracies
-	case "val_recorded_reward":
-		return v.Recorded.Reward
-	case "val_loss":
-		return v.Losses
-	case "val_advantage":
-		return v.Advantages
-	}
-	return nil
+	return map[string][]float64{"val_reward": v.Rewards, "val_accuracy": v.Accuracies, "val_recorded_reward": v.Recorded.Reward,
+		"val_loss": v.Losses, "val_advantage": v.Advantages}[metric]
 }
 
 // Metrics returns the known numbers under their names in metrics.jsonl, with the given prefix.

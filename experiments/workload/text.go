@@ -52,8 +52,7 @@ type textWorkload[P any] struct {
 
 // tokenModel is what is asked of the model behind a token policy.
 type tokenModel interface {
-	Size() int           // weights, trained or not
-	CheckAdapter() error // the adapters are those of the folder that they were loaded from
+	Size() int // weights, trained or not
 }
 
 // newTextWorkload reads the data and builds the rewards; the policy's kind brings the rest.

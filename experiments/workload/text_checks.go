@@ -96,9 +96,6 @@ func (w *textWorkload[P]) senses(report *preflight.Report, samples []conversatio
 		}
 	}
 	report.Reads(w.policy, s)
-	if w.job.Config.Init.Checkpoint == nil {
-		report.AdapterKeys(w.job.Config.Policy, w.model.CheckAdapter())
-	}
 	return true, nil
 }
 

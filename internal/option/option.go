@@ -39,6 +39,15 @@ func OneOf(key, value string, names ...string) error {
 	return Errorf(key, "want one of %s, got %q%s", strings.Join(names, ", "), value, registry.DidYouMean(registry.Suggest(value, names)))
 }
 
+// Choose returns the entry of a table that has the name value; the error names key and the choices.
+func Choose[T any](key, value string, table []T, name func(T) string) (chosen T, err error) {
+	i := slices.IndexFunc(table, func(e T) bool { return name(e) == value })
+	if i < 0 {
+		return chosen, OneOf(key, value, list.Map(table, name)...)
+	}
+	return table[i], nil
+}
+
 // Or returns *value, or otherwise if value is nil (a key that is null).
 func Or[T any](value *T, otherwise T) T {
 	if value == nil {

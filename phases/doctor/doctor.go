@@ -53,7 +53,6 @@ type state struct {
 	Moment float64 `json:"moment"` // norm of the optimizer's first moment after the step before
 }
 
-// moments are sums over values.
 type moments struct {
 	N   int     `json:"n"`
 	Sum float64 `json:"sum"`
@@ -84,7 +83,7 @@ func (s *state) clear(phase string) {
 func (d *Doctor) Start(eval map[string]any, rewardError float64) {
 	d.state.Initial = epoch{"reward_error": finite(rewardError)}
 	for _, name := range []string{"loss", "reward", "recorded_reward"} {
-		if x, ok := (row{eval, nil}).number(name); ok {
+		if x, ok := (row{fields: eval}).number(name); ok {
 			d.state.Initial["val_"+name] = x
 		}
 	}
@@ -101,7 +100,7 @@ func (d *Doctor) Step(epoch, step int, fields map[string]any) []Finding {
 	if len(d.checks) == 0 {
 		return nil
 	}
-	r := row{fields, &place{epoch: epoch, step: step - 1}}
+	r := row{fields, epoch, step - 1}
 	d.state.Steps++
 	d.remember(r)
 	for _, c := range d.checks {
@@ -114,12 +113,11 @@ func (d *Doctor) Step(epoch, step int, fields map[string]any) []Finding {
 	return d.take()
 }
 
-// Epoch looks at the row of a finished epoch.
 func (d *Doctor) Epoch(number int, fields map[string]any) []Finding {
 	if len(d.checks) == 0 {
 		return nil
 	}
-	r := row{fields, &place{epoch: number}}
+	r := row{fields: fields, epoch: number}
 	e := epochOf(r)
 	d.gained(e)
 	for _, c := range d.checks {
@@ -160,9 +158,6 @@ func (d *Doctor) State() json.RawMessage {
 
 // Restore sets a state that State returned, after Begin of the same phase.
 func (d *Doctor) Restore(saved json.RawMessage) error {
-	if len(saved) == 0 {
-		return nil // of a version without a doctor
-	}
 	s := d.state
 	if err := jsonwords.Unmarshal(saved, &s); err != nil {
 		return fmt.Errorf("doctor: saved state: %w", err)
@@ -214,18 +209,13 @@ func finite(x float64) float64 {
 	return x
 }
 
-// key is a key of the phase's section.
 func (d *Doctor) key(name string) string { return d.state.Phase + "." + name }
 
 // row is one row and where it stands.
 type row struct {
 	fields map[string]any
-	*place
-}
-
-type place struct {
-	epoch int // from 1
-	step  int // of the phase, from 0
+	epoch  int // from 1
+	step   int // of the phase, from 0
 }
 
 // number returns a finite number of the row.
@@ -260,7 +250,6 @@ var remembered = []string{"signal_share", "ess_share", "effective_sample_size", 
 	"entropy",
 	"truncated_share", "completion_length", "kept_mass", "correction_share", "grad_norm", "loss", "mean_reward", "advantage_gain"}
 
-// remember adds a step's numbers to the windows.
 func (d *Doctor) remember(r row) {
 	for _, name := range remembered {
 		if x, ok := r.number(name); ok {
@@ -319,7 +308,6 @@ func (d *Doctor) soon(c Check) Check {
 	return c
 }
 
-// mean is the mean of recent values.
 func (d *Doctor) mean(name string, c Check) (mean float64, ok bool) {
 	values, ok := d.recent(name, c)
 	return list.Sum(values, func(x float64) float64 { return x / float64(len(values)) }), ok

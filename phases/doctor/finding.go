@@ -12,11 +12,7 @@
 // refresh, the learning rate of a step, the curriculum's top k) is computed here again.
 package doctor
 
-import (
-	"slices"
-
-	"fulcrum/internal/list"
-)
+import "slices"
 
 // Severity says what a finding asks for.
 type Severity string
@@ -29,21 +25,11 @@ const (
 	Stop    Severity = "stop"    // the result would be worthless: the run ends
 )
 
-// rank orders the severities.
-func (s Severity) rank() int {
-	switch s {
-	case Note:
-		return 1
-	case Warning:
-		return 2
-	case Stop:
-		return 3
-	}
-	return 0
-}
-
 // WorseThan reports whether s asks for more than t.
-func (s Severity) WorseThan(t Severity) bool { return s.rank() > t.rank() }
+func (s Severity) WorseThan(t Severity) bool {
+	rising := []Severity{Note, Warning, Stop}
+	return slices.Index(rising, s) > slices.Index(rising, t)
+}
 
 // Finding is one thing that somebody should know about a run.
 type Finding struct {
@@ -82,28 +68,4 @@ func Judge(findings []Finding) error {
 		}
 	}
 	return nil
-}
-
-// Adjust returns checks as a configuration wants them: those of off say nothing, others have another severity; both by name.
-func Adjust(checks []Check, off []string, severity map[string]Severity) []Check {
-	out := slices.Clone(checks)
-	for i, c := range out {
-		if s, ok := severity[c.Name]; ok {
-			out[i].Severity = s
-		}
-		if slices.Contains(off, c.Name) {
-			out[i].Severity = Off // it may keep numbers that others look at
-		}
-	}
-	return out
-}
-
-// Soften turns the stops of checks into warnings: for runs that must not be ended.
-func Soften(checks []Check) []Check {
-	return list.Map(checks, func(c Check) Check {
-		if c.Severity == Stop {
-			c.Severity = Warning
-		}
-		return c
-	})
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -63,10 +64,7 @@ func (d *Doctor) ratioStuckAtOne(c Check, r row) {
 }
 
 func (d *Doctor) ratioClipped(c Check, _ row) {
-	if d.lim.Policy == nil {
-		return
-	}
-	if share, ok := d.mean("clip_fraction", c); ok && share > c.Limit {
+	if share, ok := d.mean("clip_fraction", c); ok && share > c.Limit && d.lim.Policy != nil {
 		p := d.lim.Policy
 		d.say(c, d.orRate(d.key("old_policy")), share, c.Limit,
 			"%s of the ratios lie outside the clip range [%.3g, %.3g]: most of the loss has no gradient; refresh the old policy more often "+
@@ -111,18 +109,15 @@ func (d *Doctor) bothBounds(c Check, r row) {
 	}
 	high := d.lim.Policy.KL.TargetMax
 	outside, n, share, kl := 0, 0, 0.0, 0.0
-	count := func(clip, k float64, known bool) {
-		if !known {
-			return
+	for _, e := range slices.Concat(d.state.Epochs, []epoch{epochOf(r)}) {
+		clip, ok := e["clip_fraction"]
+		k, known := e["kl"]
+		if !ok || !known {
+			continue
 		}
 		if n++; clip > c.Limit && k > high {
 			outside, share, kl = outside+1, share+clip, kl+k
 		}
-	}
-	for _, e := range append(d.state.Epochs[:len(d.state.Epochs):len(d.state.Epochs)], epochOf(r)) {
-		clip, ok := e["clip_fraction"]
-		k, known := e["kl"]
-		count(clip, k, ok && known)
 	}
 	if n < fewEpochs || float64(outside) < mostEpochs*float64(n) {
 		return

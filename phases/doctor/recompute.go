@@ -1,6 +1,10 @@
 package doctor
 
-import "math"
+import (
+	"math"
+
+	"fulcrum/internal/stat"
+)
 
 // Is what the rows say of optimizer, advantages, queries and validation what it must be?
 
@@ -27,13 +31,8 @@ func (d *Doctor) clipIgnored(c Check, r row) {
 		}
 	}
 	moment, known := r.number("moment_norm")
-	before, b := d.state.Moment, d.lim.Beta1
-	if r.step == 0 {
-		before = 0
-	} else if before == 0 {
-		return // of a state that an older version saved
-	}
-	most := b*before + (1-b)*d.clippedNorm(norm)
+	b := d.lim.Beta1
+	most := b*d.state.Moment + (1-b)*d.clippedNorm(norm)
 	if known && moment > 1.01*most {
 		d.say(c, "optim.grad_clip_norm", moment, most, "the optimizer's first moment has the norm %.4g after step "+
 			"%d, and gradients clipped to optim.grad_clip_norm=%g can make it %.4g at most: longer gradients reach the optimizer", moment, r.step+1,
@@ -142,11 +141,7 @@ func (d *Doctor) cutCountsAsWhole(c Check, _ row) {
 // count adds a batch's queries to those of its epoch.
 func (d *Doctor) count(epoch int, queries []int, batch uint64) {
 	s := &d.state
-	switch {
-	case s.SeenIn == epoch:
-	case s.BatchEpoch == epoch: // a resume in mid-epoch of a state that does not know how it began
-		return
-	default:
+	if s.SeenIn != epoch {
 		s.Before, s.SeenIn, s.Order, s.Seen, s.Sum = s.Order, epoch, 0, 0, 0
 	}
 	s.Order = mixed(s.Order ^ batch)
@@ -202,10 +197,7 @@ func (d *Doctor) validationMisreported(c Check, r row) {
 	if !ok || len(scores) == 0 {
 		return
 	}
-	mean := 0.0
-	for _, x := range scores {
-		mean += x / float64(len(scores))
-	}
+	mean := stat.Mean(scores)
 	if math.Abs(got-mean) > 1e-6*math.Max(1, math.Abs(mean)) {
 		d.say(c, "", got, mean, "val_reward is %.6g, and the mean of the rewards of its %d queries %.6g: "+
 			"validation does not report what was measured", got, len(scores), mean)

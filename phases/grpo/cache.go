@@ -83,7 +83,6 @@ type cachedLogProbs struct {
 	actions []int       // [Q] A of dist
 }
 
-// newCache returns an empty cache of n queries.
 func newCache(n int, dist bool) *cachedLogProbs {
 	k := &cachedLogProbs{logp: make([][]float32, n), width: make([]int, n)}
 	if dist {
@@ -131,7 +130,6 @@ func (k *cachedLogProbs) kept() (logp, at []float32) {
 	return logp, at
 }
 
-// restore takes what kept returned.
 func (k *cachedLogProbs) restore(logp, at []float32) error {
 	for of := range slices.Chunk(at, 3) {
 		if len(of) < 3 || int(of[0]) >= len(k.logp) || int(of[2]) > len(logp) {

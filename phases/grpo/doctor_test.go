@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/phases/preflight"
 	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/schedule"
 )
@@ -90,7 +91,7 @@ func TestSoftenedIsNeverStopped(t *testing.T) {
 	env := tokenEnv(t, rec, t.TempDir())
 	phase := tokenGRPO(func(o *Options) { o.Advantage.Precision = 10 })
 	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
-		Doctor: doctor.Soften(doctor.Checks()), Phases: []phases.Phase{phase}}, env, nil); err != nil {
+		Doctor: preflight.Options{Soft: true}.Rows(), Phases: []phases.Phase{phase}}, env, nil); err != nil {
 		t.Fatal(err)
 	}
 	found := 0

@@ -15,7 +15,6 @@ type frozenPolicy struct {
 	cached   *cachedLogProbs // nil: evaluated in every step
 }
 
-// refreshOld copies the policy's weights to the old policy.
 func (g *Phase) refreshOld() {
 	g.old.Params().CopyFrom(g.env.Policy.Params())
 	g.sinceOld = 0

@@ -145,7 +145,6 @@ func (g *Phase) loss(out selector.Output, ref view, in *inputs) (loss torchx.Ten
 	return loss, m
 }
 
-// klWeight is the factor of the KL in the loss.
 func (g *Phase) klWeight() float64 {
 	if g.chosen.loss.NoKL {
 		return 0

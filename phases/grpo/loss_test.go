@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -136,8 +137,10 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	params.ZeroGrad()
 	up, of := phases.Inputs{}, phases.Stepped[*rollout]{Batch: g.rollout}
 	var parts []*inputs
-	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
-		span := phases.Span{From: from, To: to}
+	n := g.rollout.batch.B()
+	size := option.Or(g.opt.MicroBatch, n)
+	for from := 0; from < n; from += size {
+		span := phases.Span{From: from, To: min(from+size, n)}
 		if part, ok := g.Inputs(g.rollout, span, &up); ok {
 			parts, of.Spans = append(parts, part), append(of.Spans, span)
 		}

@@ -3,6 +3,7 @@ package grpo
 import (
 	"math"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
@@ -143,7 +144,7 @@ func (g *Phase) shape(b *selector.Batch, last int) []int {
 // weights returns the factors of the terms of a part's loss, shaped like logp; 0 = not in the loss.
 func (g *Phase) weights(b *selector.Batch) []float64 {
 	if g.opt.Ratio != "token" {
-		return objective.Indicator(b.Valid)
+		return list.Map(b.Valid, objective.OneIf)
 	}
 	weights := make([]float64, len(b.Mask))
 	for at, share := range inverseLengths(b) {

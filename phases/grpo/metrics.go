@@ -153,7 +153,6 @@ type tally struct {
 	drift              float64   // largest difference between the log-probabilities of the policy and a fresh old policy, nats
 }
 
-// add adds the numbers of a part's pass.
 func (f *tally) add(o Options, part rollout, m readout[[]float64]) {
 	b := part.batch
 	f.ppo += m.ppo[0]
@@ -191,16 +190,6 @@ func (f *tally) add(o Options, part rollout, m readout[[]float64]) {
 			f.gaps = append(f.gaps, math.Abs(sampled-old))
 		}
 	}
-}
-
-// samplerGap returns the median and the largest difference between the log-probabilities that tokens were sampled with and the
-// old policy's; nil without samples. It sorts the differences.
-func samplerGap(gaps []float64) (median, most *float64) {
-	if len(gaps) == 0 {
-		return nil, nil
-	}
-	slices.Sort(gaps)
-	return &gaps[len(gaps)/2], &gaps[len(gaps)-1]
 }
 
 // addRatios counts a part's ratios: one a candidate, or one a token.
@@ -245,8 +234,9 @@ func (g *Phase) measure(of phases.Stepped[*rollout]) Metrics {
 	}
 	measured := g.measuresKL(r.step)
 	r.known, r.refKnown = r.old != nil, r.refKnown || r.ref != nil && measured
-	if len(f.gaps) > 0 {
-		r.measured.SamplerGap, r.measured.SamplerGapMax = samplerGap(f.gaps)
+	if n := len(f.gaps); n > 0 {
+		slices.Sort(f.gaps)
+		r.measured.SamplerGap, r.measured.SamplerGapMax = &f.gaps[n/2], &f.gaps[n-1] // the median, the largest
 	}
 	left := r.batch.NumValid()
 	m := Metrics{OptimizerMetrics: of.OptimizerMetrics, rolloutMetrics: r.measured,

@@ -54,7 +54,6 @@ const (
 	ofPolicy               // no copy: the policy itself
 )
 
-// takeOld makes the old policy at the phase's start.
 func (g *Phase) takeOld() error {
 	rule := g.chosen.old
 	g.startsOld = true

@@ -1,6 +1,7 @@
 package grpo
 
 import (
+	"cmp"
 	"fmt"
 
 	"fulcrum/internal/list"
@@ -106,29 +107,11 @@ type Hooks struct {
 // The choices of grpo.loss, grpo.kl.estimator, grpo.old_policy, grpo.rollout and grpo.zero_variance are tables: a
 // function lists the entries of each, in the order of the messages. Names, help and checks follow from the entry.
 
-// entry is an entry of a table.
-type entry interface{ named() string }
-
-// names lists a table's names.
-func names[T entry](table []T) []string {
-	return list.Map(table, func(e T) string { return e.named() })
-}
-
-// find returns the entry called name; the error names the key and the choices.
-func find[T entry](key string, table []T, name string) (T, error) {
-	for _, e := range table {
-		if e.named() == name {
-			return e, nil
-		}
-	}
-	var none T
-	return none, option.OneOf(key, name, names(table)...)
-}
-
 // Choices returns the names in each table, for the schema and the documentation.
 func (Options) Choices() map[string][]string {
-	return map[string][]string{"loss": names(Losses()), "kl.estimator": names(Estimators()), "old_policy": names(OldPolicies()),
-		"rollout": names(Rollouts()), "zero_variance": names(Silences())}
+	return map[string][]string{"loss": list.Map(Losses(), Loss.named), "kl.estimator": list.Map(Estimators(), Estimator.named),
+		"old_policy": list.Map(OldPolicies(), OldPolicy.named), "rollout": list.Map(Rollouts(), Rollout.named),
+		"zero_variance": list.Map(Silences(), Silence.named)}
 }
 
 // chosen holds the table entries named by the options.
@@ -140,22 +123,14 @@ type chosen struct {
 	silence Silence
 }
 
-// choose looks up the table entries named by the options.
 func (o Options) choose() (c chosen, err error) {
-	if c.loss, err = find("loss", Losses(), o.Loss); err != nil {
-		return c, err
-	}
-	if c.kl, err = find("kl.estimator", Estimators(), o.KL.Estimator); err != nil {
-		return c, err
-	}
-	if c.old, err = find("old_policy", OldPolicies(), o.OldPolicy); err != nil {
-		return c, err
-	}
-	if c.rollout, err = find("rollout", Rollouts(), o.Rollout); err != nil {
-		return c, err
-	}
-	c.silence, err = find("zero_variance", Silences(), o.ZeroVariance)
-	return c, err
+	var errs [5]error
+	c.loss, errs[0] = option.Choose("loss", o.Loss, Losses(), Loss.named)
+	c.kl, errs[1] = option.Choose("kl.estimator", o.KL.Estimator, Estimators(), Estimator.named)
+	c.old, errs[2] = option.Choose("old_policy", o.OldPolicy, OldPolicies(), OldPolicy.named)
+	c.rollout, errs[3] = option.Choose("rollout", o.Rollout, Rollouts(), Rollout.named)
+	c.silence, errs[4] = option.Choose("zero_variance", o.ZeroVariance, Silences(), Silence.named)
+	return c, cmp.Or(errs[:]...)
 }
 
 func (o Options) Validate() error {

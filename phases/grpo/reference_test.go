@@ -194,7 +194,7 @@ func TestRestoreNamesWhatIsMissing(t *testing.T) {
 	for _, role := range []string{"old", "reference"} {
 		s := phase.State()
 		delete(s.Frozen, role)
-		if err := phase.Restore(s); err == nil || !strings.Contains(err.Error(), "lacks the "+role+" policy") {
+		if err := phase.Restore(s); err == nil || !strings.Contains(err.Error(), "saved "+role+" policy has 0 weights") {
 			t.Errorf("without %s: error %v", role, err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/phasetest"
@@ -329,7 +330,7 @@ func TestObjectives(t *testing.T) {
 		for i := range r {
 			want[i] = tc.f(r[i])
 		}
-		e, err := find("kl.estimator", Estimators(), tc.estimator)
+		e, err := option.Choose("kl.estimator", tc.estimator, Estimators(), Estimator.named)
 		if err != nil {
 			t.Fatal(err)
 		}

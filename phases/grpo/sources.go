@@ -103,7 +103,6 @@ func (g *Phase) resample(step int, queries []int, drawn *selector.Batch) (groups
 	return groups, drawn, nil
 }
 
-// withSignal returns the groups whose rewards differ.
 func (g *Phase) withSignal(b *selector.Batch) *selector.Batch {
 	var places []int
 	for i, ok := range advantage.HasSignal(b.Gains(), b.Valid, b.B(), b.G, g.opt.Advantage) {

@@ -73,7 +73,6 @@ func (g *Phase) State() phases.PhaseState {
 	return s
 }
 
-// Restore sets the phase to a state that State returned.
 func (g *Phase) Restore(s phases.PhaseState) error {
 	var v grpoValues
 	if err := jsonwords.Unmarshal(s.Values, &v); err != nil {
@@ -87,14 +86,9 @@ func (g *Phase) Restore(s phases.PhaseState) error {
 	}
 	g.sinceOld = v.SinceOld
 	for role, p := range g.unsaved() {
-		w, ok := s.Frozen[role]
-		if !ok {
-			return fmt.Errorf("%s: the saved state lacks the %s policy", g.name, role)
+		if err := s.RestorePolicy(role, p); err != nil {
+			return fmt.Errorf("%s: %w", g.name, err)
 		}
-		if len(w) != p.Params().Numel() {
-			return fmt.Errorf("%s: the saved %s policy has %d weights, want %d", g.name, role, len(w), p.Params().Numel())
-		}
-		p.Params().SetValues(w)
 	}
 	for role, f := range g.looksUp() {
 		if at := s.Frozen[role+"_logp_at"]; len(at) > 0 {
@@ -107,7 +101,6 @@ func (g *Phase) Restore(s phases.PhaseState) error {
 	return g.learn.Restore(s)
 }
 
-// End frees the optimizer and the frozen policies.
 func (g *Phase) End() {
 	g.learn.Free()
 	if g.old != g.reference {

@@ -1,25 +1,11 @@
 package objective
 
 import (
-	"iter"
 	"math"
 
 	"fulcrum/internal/list"
-	"fulcrum/internal/option"
 	"fulcrum/selector"
 )
-
-// Spans cuts the queries 0 … n-1 into [from, to) of size; nil = all at once.
-func Spans(n int, size *int) iter.Seq2[int, int] {
-	return func(yield func(from, to int) bool) {
-		step := option.Or(size, max(n, 1))
-		for at := 0; at < n; at += step {
-			if !yield(at, min(at+step, n)) {
-				return
-			}
-		}
-	}
-}
 
 // MeanReward returns the mean reward of a batch's valid candidates, 0 without any.
 func MeanReward(b *selector.Batch) float64 {
@@ -32,7 +18,6 @@ func MeanReward(b *selector.Batch) float64 {
 	return sum / math.Max(float64(b.NumValid()), 1)
 }
 
-// CountSteps returns the number of scored steps.
 func CountSteps(b *selector.Batch) int {
 	return list.Count(b.Mask, func(m float32) bool { return m != 0 })
 }
@@ -54,23 +39,6 @@ func NormalizeGroups(b *selector.Batch, normalize func([]float64) []float64) []f
 		}
 	}
 	return out
-}
-
-// Moments returns the mean and the deviation (n) of the valid entries.
-func Moments(x []float64, valid []bool) (mean, std float64) {
-	n := 0.0
-	for i, v := range x {
-		if valid[i] {
-			mean, n = mean+v, n+1
-		}
-	}
-	mean /= n
-	for i, v := range x {
-		if valid[i] {
-			std += (v - mean) * (v - mean)
-		}
-	}
-	return mean, math.Sqrt(std / n)
 }
 
 func OneIf(is bool) float64 {

@@ -37,16 +37,6 @@ func MaskedSum(perStep torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	return torchx.Sum(perStep, 2)
 }
 
-func Indicator(valid []bool) []float64 {
-	out := make([]float64, len(valid))
-	for i, v := range valid {
-		if v {
-			out[i] = 1
-		}
-	}
-	return out
-}
-
 func Mask(like torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	return torchx.ToLike(torchx.From(b.Mask, b.B(), b.G, b.T), like)
 }

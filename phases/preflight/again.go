@@ -116,7 +116,6 @@ func (p *probe) comparedAgain(m phases.Metrics, b *selector.Batch, of doctor.Pol
 	return lowest, true
 }
 
-// valid lists the rewards of a group.
 func valid(b *selector.Batch, i int) []float64 {
 	r, _ := group.Gather(group.Row(b.Rewards, b.Valid, i, b.G))
 	return r

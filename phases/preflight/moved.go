@@ -101,20 +101,16 @@ func (p *probe) leftOut(idle []string, weights []float32) {
 			without = append(without, name)
 		}
 	}
-	if len(unmoved) > 0 {
-		p.add(p.Name, doctor.Warning, doctor.Finding{Check: "parameters_do_not_move", Value: float64(len(unmoved)),
-			Message: fmt.Sprintf("%s did not move in %d steps although the log-probabilities have a gradient there: the phase leaves that out",
-				firstOf(unmoved), p.steps)})
+	say := func(most doctor.Severity, check string, names []string, format, why string) {
+		if n := len(names); n > 0 {
+			p.add(p.Name, most, doctor.Finding{Check: check, Value: float64(n), Message: fmt.Sprintf(format, firstOf(names), p.steps, why)})
+		}
 	}
-	if len(without) > 0 {
-		p.add(p.Name, doctor.Warning, doctor.Finding{Check: "gradient_missing", Value: float64(len(without)),
-			Message: fmt.Sprintf("%s got no gradient in %d steps: the log-probabilities do not depend on what should be trained there",
-				firstOf(without), p.steps)})
-	}
-	if len(unused) > 0 {
-		p.add(p.Name, doctor.Note, doctor.Finding{Check: "gradient_missing", Value: float64(len(unused)),
-			Message: fmt.Sprintf("%s got no gradient in %d steps, because %s", firstOf(unused), p.steps, why)})
-	}
+	say(doctor.Warning, "parameters_do_not_move", unmoved, "%s did not move in %d steps although the log-probabilities have a gradient %s",
+		"there: the phase leaves that out")
+	say(doctor.Warning, "gradient_missing", without, "%s got no gradient in %d steps: %s",
+		"the log-probabilities do not depend on what should be trained there")
+	say(doctor.Note, "gradient_missing", unused, "%s got no gradient in %d steps, because %s", why)
 }
 
 // unused says why a tensor may have no part in the log-probabilities of a batch; "" where it should have.
@@ -166,7 +162,6 @@ func (p *probe) gradient(b *selector.Batch, w []float64, weights []float32) []fl
 	return torchx.Data[float32](twin.Params().Grad())
 }
 
-// firstOf names some tensors.
 func firstOf(names []string) string {
 	const show = 3
 	if len(names) <= show {

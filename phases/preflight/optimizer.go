@@ -26,7 +26,6 @@ func momentsOf(phase phases.Phase) moments {
 	return moments{s.M, s.V, s.OptimizerSteps}
 }
 
-// length is the L2 norm.
 func length(x []float32) float64 {
 	return math.Sqrt(list.Sum(x, func(v float32) float64 { return float64(v) * float64(v) }))
 }

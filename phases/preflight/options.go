@@ -53,11 +53,18 @@ func (o Options) Validate() error {
 
 // Adjusted returns checks of this package or of the doctor as the options want them.
 func (o Options) Adjusted(checks []doctor.Check) []doctor.Check {
-	checks = doctor.Adjust(checks, o.Off, o.Severity)
-	if o.Soft {
-		checks = doctor.Soften(checks)
-	}
-	return checks
+	return list.Map(checks, func(c doctor.Check) doctor.Check {
+		if s, ok := o.Severity[c.Name]; ok {
+			c.Severity = s
+		}
+		if slices.Contains(o.Off, c.Name) {
+			c.Severity = doctor.Off // it may keep numbers that others look at
+		}
+		if o.Soft && c.Severity == doctor.Stop {
+			c.Severity = doctor.Warning
+		}
+		return c
+	})
 }
 
 // Rows returns the checks of the rows of training; none where they are switched off.
@@ -94,7 +101,6 @@ func Checks() []doctor.Check {
 
 		{Name: "images_ignored", Severity: warning, Limit: unread}, {Name: "text_ignored", Severity: warning, Limit: unread},
 		{Name: "images_do_not_help", Severity: warning, Limit: helped},
-		{Name: "adapter_keys", Severity: stop},
 		{Name: "memory", Severity: warning, Limit: crowded}, {Name: "disk", Severity: stop, Limit: crowded},
 	}...)
 }

@@ -56,7 +56,6 @@ func New(checks []doctor.Check, seed int64) *Report {
 // Findings returns what was found, in the order of the checks.
 func (r *Report) Findings() []Finding { return r.findings }
 
-// Checks is how many checks have been made.
 func (r *Report) Checks() int { return r.checks }
 
 // Judge returns the error that ends the run: that of the first stop, or nil.
@@ -64,7 +63,6 @@ func (r *Report) Judge() error {
 	return doctor.Judge(list.Map(r.findings, func(f Finding) doctor.Finding { return f.Finding }))
 }
 
-// Faults adds the faults of the data.
 func (r *Report) Faults(faults []audit.Fault) {
 	r.checks += len(ofData())
 	r.Saw(Name, "data", "%d checks of all sets, %d with a finding", len(ofData()), len(faults))

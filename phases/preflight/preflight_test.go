@@ -595,11 +595,11 @@ func TestSeverities(t *testing.T) {
 	if err := report.Judge(); err == nil || !strings.Contains(err.Error(), "stopped by frozen_move") {
 		t.Errorf("got %v (%v), want a stop", err, stop)
 	}
-	r.checks = doctor.Soften(r.checks)
+	r.checks = Options{Soft: true}.Adjusted(r.checks)
 	if got := r.found(t); len(got) == 0 || got[0].Severity != doctor.Warning {
 		t.Errorf("softened: %+v", got)
 	}
-	r.checks = doctor.Adjust(r.checks, []string{"frozen_move"}, nil)
+	r.checks = Options{Off: []string{"frozen_move"}}.Adjusted(r.checks)
 	if got := r.found(t); len(got) > 0 {
 		t.Errorf("off: %+v", got)
 	}

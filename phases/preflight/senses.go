@@ -99,11 +99,3 @@ func (r *Report) ImagesHelp(p selector.Policy, own, other selector.Source, unifo
 	r.found(Name, "images_do_not_help", "", z, helped, "right answers are %+.3g nats likelier with their own images than with others (%.2g "+
 		"standard errors over %d prompts): images and questions are paired wrongly, or the model answers without looking", mean, z, len(mine))
 }
-
-// AdapterKeys reports what is wrong with how the adapter folder of a configuration section was loaded; nil = nothing.
-func (r *Report) AdapterKeys(section string, err error) {
-	r.checks++
-	if err != nil {
-		r.found(Name, "adapter_keys", section+".adapter", 0, 0, "%v", err)
-	}
-}

@@ -35,7 +35,6 @@ func (p *part) at(queries []int) []int {
 // Behind returns the inner source, where nothing is kept or made up.
 func (p *part) Behind(queries []int) (selector.Source, []int) { return p.inner, p.at(queries) }
 
-// Recorded returns recorded candidates of the inner source.
 func (p *part) Recorded(queries []int) *selector.Batch {
 	b := p.padded(p.inner.Recorded(p.at(queries)))
 	p.take(b)
@@ -63,7 +62,6 @@ func (p *part) take(b *selector.Batch) {
 	}
 }
 
-// scored is a part whose candidates can be scored.
 type scored struct {
 	*part
 	scorer selector.Scorer
@@ -149,15 +147,9 @@ func (p *part) padded(b *selector.Batch) *selector.Batch {
 	}
 	out := b.Take(b.G+1, index, valid)
 	if p.steps {
-		out.Actions, out.Mask, out.Sampled, out.T = longer(out.Actions, b.T), longer(out.Mask, b.T), longer(out.Sampled, b.T), b.T+1
-	}
-	return out
-}
-
-// longer adds a zero to each row of t entries; nil stays nil.
-func longer[E any](x []E, t int) (out []E) {
-	for row := range slices.Chunk(x, t) {
-		out = append(append(out, row...), *new(E))
+		out.T++
+		out.Actions, out.Mask = selector.Wider(out.Actions, b.T, out.T), selector.Wider(out.Mask, b.T, out.T)
+		out.Sampled = selector.Wider(out.Sampled, b.T, out.T)
 	}
 	return out
 }

@@ -57,13 +57,11 @@ func (s *spy) Sample(src selector.Source, queries []int, g, t int, temperature f
 	return p.padded(b)
 }
 
-// MayStop reports whether the policy may end a candidate early.
 func (s *spy) MayStop() bool {
 	m, ok := s.Policy.(selector.Stopper)
 	return ok && m.MayStop()
 }
 
-// tokenSpy is a spy on a policy whose steps are tokens.
 type tokenSpy struct {
 	*spy
 	tokens selector.TokenPolicy

@@ -58,7 +58,6 @@ type Trial struct {
 	Scale func() (key string, value float64, why string)
 }
 
-// env is what a phase shares with the trial.
 func (t Trial) env(policy selector.Policy) *phases.Env {
 	return &phases.Env{Policy: policy, Initial: t.Policy, Data: t.Data, Seed: t.Seed, AllowNonFinite: t.AllowNonFinite, WithHeads: t.WithHeads}
 }
@@ -165,7 +164,6 @@ func (p *probe) free() {
 	}
 }
 
-// find adds a finding about the stage.
 func (p *probe) find(check, format string, args ...any) {
 	p.found(p.Name, check, "", 0, 0, format, args...)
 }
@@ -208,7 +206,6 @@ func (p *probe) run(ctx context.Context) error {
 	return p.try(ctx)
 }
 
-// set gives the clone other weights.
 func (p *probe) set(weights []float32) { p.policy.Params().SetValues(weights) }
 
 // try makes the first step twice from the same weights, some more, and one with shaken weights twice, the

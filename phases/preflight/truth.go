@@ -85,10 +85,8 @@ func apartFrom(b *selector.Batch, i int, actions [][]int64, rewards []float64) s
 	return ""
 }
 
-// some shortens a long list.
 func some(x []int64) []int64 { return x[:min(len(x), 8)] }
 
-// rewardsOf lists the rewards of a batch's groups.
 func rewardsOf(b *selector.Batch) [][]float64 {
 	return list.Map(stat.Indices(b.B()), func(i int) []float64 { return valid(b, i) })
 }
@@ -265,14 +263,17 @@ func (r *Report) Validated(policy selector.Policy, data phases.Data, t Truth) er
 	}
 	reward, accuracy, n := 0.0, 0.0, float64(len(t.Queries))
 	says := ""
+	if len(got.Rewards) != len(t.Queries) || len(got.Selections) != len(t.Queries) {
+		says = fmt.Sprintf("%d rewards of %d answers, want %d", len(got.Rewards), len(got.Selections), len(t.Queries))
+	}
 	for i, q := range t.Queries {
 		x, acc, err := t.Score(q, answers.Scored(i, 0), answers.Cut(i))
 		if err != nil {
 			return err
 		}
 		reward, accuracy = reward+x/n, accuracy+acc/n
-		if says == "" && (i >= len(got.Rewards) || !near(got.Rewards[i], x)) {
-			says = fmt.Sprintf("query %d: %.6g, want %.6g", t.Source.ID(q), at(got.Rewards, i), x)
+		if says == "" && !near(got.Rewards[i], x) {
+			says = fmt.Sprintf("query %d: %.6g, want %.6g", t.Source.ID(q), got.Rewards[i], x)
 		}
 	}
 	if says == "" && !near(got.Reward, reward) {
@@ -281,22 +282,12 @@ func (r *Report) Validated(policy selector.Policy, data phases.Data, t Truth) er
 	if says == "" && !math.IsNaN(accuracy) && !near(got.Accuracy, accuracy) {
 		says = fmt.Sprintf("their mean accuracy is %.6g, want %.6g", got.Accuracy, accuracy)
 	}
-	if says == "" && len(got.Selections) != len(t.Queries) {
-		says = fmt.Sprintf("%d answers, want %d", len(got.Selections), len(t.Queries))
-	}
 	r.Saw(Name, "validation_differs", "%d queries: reward %.4g, as one by one", len(t.Queries), got.Reward)
 	if says != "" {
 		r.found(Name, "validation_differs", "", got.Reward, reward, "validation does not report what the policy's answers earn one by one (%s): "+
 			"its numbers, and the checkpoint chosen by them, cannot be trusted", says)
 	}
 	return nil
-}
-
-func at(x []float64, i int) float64 {
-	if i >= len(x) {
-		return math.NaN()
-	}
-	return x[i]
 }
 
 // roundTrip is the share of candidates that may be others after decoding: completions with odd spaces are.

@@ -1,8 +1,6 @@
 package rce
 
 import (
-	"fmt"
-
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
@@ -11,8 +9,11 @@ import (
 	"fulcrum/selector"
 )
 
-// Losses lists the losses that rce.loss may name. Each has a file; what may be named, its help and its check follow from the entry.
-func Losses() []Loss { return []Loss{crossEntropy(), expectedReward(), listNet(), pairwise(), dpo()} }
+// Losses lists the losses that rce.loss may name. What may be named, its help and its check follow from the entry. The first is
+// reward-weighted cross entropy, -Σ_i w_i s_i with w = softmax(r/τ), which Phase.Loss computes; the others have a file each.
+func Losses() []Loss {
+	return []Loss{{Name: "cross_entropy", Weighs: true}, expectedReward(), listNet(), pairwise(), dpo()}
+}
 
 // Loss is one way to learn from groups of candidates i with rewards r_i and log-probabilities s_i = log π(a_i). The loss of a step is the
 // mean over its groups that teach something.
@@ -33,20 +34,13 @@ type Loss struct {
 	Ends bool
 }
 
-// find returns the entry that an option names.
-func find(name string) (Loss, error) {
-	for _, l := range Losses() {
-		if l.Name == name {
-			return l, nil
-		}
-	}
-	return Loss{}, option.OneOf("loss", name, lossNames()...)
+func (l Loss) named() string { return l.Name }
+
+func find(name string) (Loss, error) { return option.Choose("loss", name, Losses(), Loss.named) }
+
+func (Options) Choices() map[string][]string {
+	return map[string][]string{"loss": list.Map(Losses(), Loss.named)}
 }
-
-func lossNames() []string { return list.Map(Losses(), func(l Loss) string { return l.Name }) }
-
-// Choices returns the names that loss takes.
-func (Options) Choices() map[string][]string { return map[string][]string{"loss": lossNames()} }
 
 // Validate checks the keys that depend on each other.
 func (o Options) Validate() error {
@@ -105,23 +99,9 @@ func (r *Phase) target(of *weighted, b *selector.Batch, from, to int, in *inputs
 	}
 }
 
-// Keeps implements phases.Keeper.
 func (r *Phase) Keeps() int {
 	if r.loss.Ends {
 		return 1
 	}
 	return 0
-}
-
-// restoreReference sets the reference of loss=dpo to that of a state.
-func (r *Phase) restoreReference(s phases.PhaseState) error {
-	if r.reference == nil {
-		return nil
-	}
-	w := s.Frozen["reference"]
-	if want := r.reference.Params().Numel(); len(w) != want {
-		return fmt.Errorf("the saved reference policy has %d weights, want %d", len(w), want)
-	}
-	r.reference.Params().SetValues(w)
-	return nil
 }

@@ -415,10 +415,12 @@ func (r *Phase) State() phases.PhaseState {
 }
 
 func (r *Phase) Restore(s phases.PhaseState) error {
-	if err := errors.Join(r.restoreReference(s), r.learn.Restore(s)); err != nil {
-		return fmt.Errorf("%s: %w", r.name, err)
+	if r.reference != nil {
+		if err := s.RestorePolicy("reference", r.reference); err != nil {
+			return fmt.Errorf("%s: %w", r.name, err)
+		}
 	}
-	return nil
+	return r.learn.Restore(s)
 }
 
 func (r *Phase) End() {

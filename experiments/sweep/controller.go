@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,8 +50,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if err != nil {
 		return err
 	}
-	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, submitted: map[int]bool{}, lost: map[int]int{},
-		onFailure: onFailure, generation: generation}
+	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, lost: map[int]int{}, onFailure: onFailure, generation: generation}
 	kept := keptProgram(p.dir)
 	if kept == "" { // nothing is left to run, or the folder's file system executes nothing
 		if kept, err = os.Executable(); err != nil {
@@ -66,7 +66,10 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	work := len(starts) > 0 || len(jobs) < c.total() // whoever was told of the end is not told again
 	stdout.OutliveReaders()
 	stdout.Printf("sweep of %s → %s\n", page.Plural(c.total(), "job"), p.dir)
-	c.watch(ctx)
+	// On a terminal one table shows the jobs, elsewhere a line each change. What they print stands in their job.log.
+	if p.tells() && stdout.Width() > 0 && os.Getenv("TERM") != "dumb" {
+		c.live = &liveTable{ctx: ctx, sweep: l.Sweep(), dir: p.dir}
+	}
 	err = c.run(ctx)
 	c.launcher.Stop(c.halted != "") // jobs may still run
 	for a := range c.launcher.Events() {
@@ -87,20 +90,15 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 
 // total returns the number of jobs that the sweep will have.
 func (c *controller) total() int {
-	if c.plan.search != nil {
-		return max(c.trials(), len(c.jobs))
-	}
-	return len(c.jobs)
+	return max(c.trials(), len(c.jobs))
 }
 
-// trials returns how many a search makes: a finite space may have fewer points than it is asked for.
+// trials returns how many a search makes: a finite space may have fewer points than it is asked for. 0: the jobs are known.
 func (c *controller) trials() int {
-	n := c.plan.options.NTrials
-	points := c.plan.points()
-	if points == 0 || points >= n {
-		return n
+	if c.plan.search == nil {
+		return 0
 	}
-	return points
+	return min(c.plan.options.NTrials, cmp.Or(c.plan.points(), math.MaxInt))
 }
 
 // run is the loop: submit jobs, wait for events, write them down.
@@ -143,9 +141,7 @@ func (c *controller) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, num := range adopted {
-		c.submitted[num] = true
-	}
+	c.submitted = list.Set(adopted)
 	var again []ledger.Job
 	for i := range c.jobs {
 		job := &c.jobs[i]
@@ -219,8 +215,8 @@ func (c *controller) skip() error {
 		}
 		switch parent := c.jobs[*job.Parent]; parent.State {
 		case launcher.Failed, launcher.Lost, launcher.Skipped:
-			job.State, job.Cause = launcher.Skipped, fmt.Sprintf("it starts from job %d (arm %s), which %s", parent.Num, parent.Arm,
-				came(parent.State))
+			came := strings.Replace("was "+parent.State, "was failed", "failed", 1)
+			job.State, job.Cause = launcher.Skipped, fmt.Sprintf("it starts from job %d (arm %s), which %s", parent.Num, parent.Arm, came)
 			c.say("#%-4d %s: %s  %s\n", job.Num, job.State, job.Cause, strings.Join(shownOverrides(c.plan.study, *job), " "))
 			skipped = append(skipped, *job)
 		}
@@ -229,14 +225,6 @@ func (c *controller) skip() error {
 		return nil
 	}
 	return c.ledger.Update(skipped...)
-}
-
-// came says in a sentence what became of a job that is not done.
-func came(state string) string {
-	if state == launcher.Failed {
-		return "failed"
-	}
-	return "was " + state
 }
 
 // propose asks the sweeper for as many trials as may run beside those under way.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -74,12 +73,21 @@ func (l *liveTable) draw(jobs []ledger.Job) {
 	l.lines = len(lines)
 }
 
-// watch shows the jobs in one live table on a terminal, unless logging.progress=false, else by a line when one starts or ends. What they
-// print stands in their job.log.
-func (c *controller) watch(ctx context.Context) {
-	if c.plan.tells() && stdout.Width() > 0 && os.Getenv("TERM") != "dumb" { // elsewhere each change is a line
-		c.live = &liveTable{ctx: ctx, sweep: c.ledger.Sweep(), dir: c.plan.dir}
+// tells reports whether the sweep shows progress: what its command line says for all jobs, which its primary configuration does not
+// hold, or that configuration.
+func (p *plan) tells() bool {
+	said := ""
+	for _, o := range p.req.Overrides {
+		if key, value, _ := strings.Cut(strings.TrimLeft(o, "+"), "="); key == "logging.progress" {
+			said = value
+		}
 	}
+	if said == "" && p.master != nil {
+		if text, err := p.master.YAML("job", true, "logging.progress"); err == nil {
+			said = text
+		}
+	}
+	return !strings.EqualFold(strings.TrimSpace(said), "false")
 }
 
 // differing are the overrides by which a job differs from the others.
@@ -124,25 +132,18 @@ func lastSaid(dir string) string {
 
 // lastRow reads the last whole line of a file of rows.
 func lastRow(path string) (row record.Row, ok bool) {
-	const tail = 32 << 10
 	f, err := regular.Open(path)
 	if err != nil {
 		return row, false
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
+	size, err := f.Seek(0, io.SeekEnd)
+	data := make([]byte, 32<<10)
+	n, _ := f.ReadAt(data, max(0, size-int64(len(data))))
+	lines := bytes.Split(data[:n], []byte{'\n'})
+	if err != nil || len(lines) < 2 { // what stands behind the last end of a line is being written
 		return row, false
 	}
-	data := make([]byte, min(info.Size(), tail))
-	n, err := f.ReadAt(data, info.Size()-int64(len(data)))
-	if err != nil && err != io.EOF {
-		return row, false
-	}
-	end := bytes.LastIndexByte(data[:n], '\n')
-	if end < 0 {
-		return row, false
-	}
-	row, err = record.ParseRow(data[bytes.LastIndexByte(data[:end], '\n')+1 : end])
+	row, err = record.ParseRow(lines[len(lines)-2])
 	return row, err == nil
 }

@@ -113,7 +113,8 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 	switch p.sweeper {
 	case sweeper.Basic:
 	case sweeper.Study:
-		p.study = p.options.StudyOf(keysBelow(master, "hydra.sweeper.arms"))
+		arms := master.Tree().Find("hydra.sweeper.arms") // which fits has found to be there
+		p.study = p.options.StudyOf(list.Map(arms.Keys, func(k configs.Key) string { return k.Text }))
 	default:
 		search := runs.Annexes().Search
 		if search == nil {
@@ -192,12 +193,10 @@ func (p *plan) jobs() ([]planned, error) {
 		return p.studyJobs(lists)
 	}
 	jobs := make([]planned, len(lists))
-	progress := p.planning(len(lists))
 	for i, overrides := range lists {
 		if jobs[i], err = p.compose(i, overrides, ""); err != nil {
 			return nil, err
 		}
-		progress.job()
 		if err := p.claimFolder(jobs[:i], jobs[i].row); err != nil {
 			return nil, err
 		}

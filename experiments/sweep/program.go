@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -145,37 +146,30 @@ func linkOrCopy(from, to string) error {
 // chooseProgram returns what the jobs of a resumed sweep run: the program that the sweep keeps or, where it keeps
 // none or the user accepts changes, this one, which it keeps from then on. It says so when the two differ.
 func chooseProgram(dir string, accept bool) error {
-	kept := keptProgram(dir)
-	if kept != "" && !accept {
-		if other, err := OtherProgram(dir); err != nil || other == "" {
-			return err
-		}
+	if accept || keptProgram(dir) == "" {
+		return keepProgram(dir)
+	}
+	kept, err := OtherProgram(dir)
+	if kept != "" {
 		stdout.Message(stdout.Errors(), fmt.Sprintf("note: the jobs run the program that the sweep was started with (%s), not this build; "+
 			"to change to this one: %s", kept, program.OnFolder("resume", dir, AcceptChanges)))
-		return nil
 	}
-	return keepProgram(dir)
+	return err
 }
 
 // sameContent reports whether two files hold the same bytes.
 func sameContent(a, b string) (bool, error) {
 	one, err := os.Stat(a)
-	if err != nil {
+	two, failed := os.Stat(b)
+	switch err = cmp.Or(err, failed); {
+	case err != nil:
 		return false, err
-	}
-	two, err := os.Stat(b)
-	if err != nil {
-		return false, err
-	}
-	if os.SameFile(one, two) || one.Size() != two.Size() {
+	case os.SameFile(one, two) || one.Size() != two.Size():
 		return os.SameFile(one, two), nil
 	}
 	x, _, err := digest.File(a)
-	if err != nil {
-		return false, err
-	}
-	y, _, err := digest.File(b)
-	return x == y, err
+	y, _, failed := digest.File(b)
+	return x == y, cmp.Or(err, failed)
 }
 
 // dropProgram removes the kept program of a sweep whose jobs are all done.

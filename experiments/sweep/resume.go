@@ -43,8 +43,8 @@ type Resumption struct {
 // decides what its jobs compute, or which they are.
 var mayChange = []string{
 	"hydra/launcher", "hydra.launcher", "hydra.sweeper.n_trials", "hydra.sweeper.n_jobs", "hydra.sweeper.on_failure",
-	"hydra.sweeper.max_failure_rate",
-	"hydra.sweeper.max_batch_size", "hydra.sweeper.objective", "hydra.sweeper.direction", "hydra.sweeper.constraints",
+	"hydra.sweeper.max_failure_rate", "hydra.sweeper.max_batch_size", "hydra.sweeper.objective", "hydra.sweeper.direction",
+	"hydra.sweeper.constraints",
 }
 
 // Resume runs what is missing of a sweep: jobs that never started, were lost, interrupted or, with
@@ -94,9 +94,11 @@ func Resume(ctx context.Context, runs Runs, dir string, r Resumption) error {
 	if err != nil {
 		return err
 	}
-	if len(r.Overrides) > 0 {
-		if err := p.rejudge(jobs); err != nil {
-			return err
+	for i := range jobs {
+		if len(r.Overrides) > 0 && (jobs[i].State == launcher.Done || jobs[i].State == launcher.Pruned) { // the objectives may be others now
+			if err := result(p.dir, p.goals, &jobs[i]); err != nil {
+				return err
+			}
 		}
 	}
 	defer interrupt.Hold(nil).Release()
@@ -204,9 +206,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 // configuration has changed. A job that has lost its result is queued as new.
 func (p *plan) missing(jobs []ledger.Job, retry bool) (plans map[int]planned, changed []int, err error) {
 	plans = map[int]planned{}
-	progress := p.planning(len(jobs))
 	for i := range jobs {
-		progress.job()
 		job := &jobs[i]
 		if job.State == launcher.Done || job.State == launcher.Pruned {
 			if hasResult(p.dir, *job) {
@@ -242,18 +242,6 @@ func keysOf(dims []configs.Dimension) string {
 func hasResult(dir string, job ledger.Job) bool {
 	s, err := record.ReadSummary(filepath.Join(dir, job.Dir))
 	return err != nil || s.Over() // an unreadable one is not gone
-}
-
-// rejudge reads the results of the jobs that have ended again: the objectives may be others now.
-func (p *plan) rejudge(jobs []ledger.Job) error {
-	for i := range jobs {
-		if jobs[i].State == launcher.Done || jobs[i].State == launcher.Pruned {
-			if err := result(p.dir, p.goals, &jobs[i]); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // jobNumbers lists jobs for a sentence.

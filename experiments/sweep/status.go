@@ -63,15 +63,15 @@ func checkStatus(dir string) error {
 // observed reads the ledger of a sweep and brings it up to what the folders of its jobs say.
 func observed(dir string) (ledger.Sweep, []ledger.Job, error) {
 	s, jobs, err := ledger.Load(dir)
-	goals := goalsOf(s)
+	goals := GoalsOf(s)
 	for i := range jobs {
 		observe(dir, goals, &jobs[i])
 	}
 	return s, jobs, err
 }
 
-// goalsOf returns what a sweep's ledger says that its jobs are judged by.
-func goalsOf(s ledger.Sweep) sweeper.Goals {
+// GoalsOf returns what a sweep's ledger says that its jobs are judged by.
+func GoalsOf(s ledger.Sweep) sweeper.Goals {
 	goals := sweeper.Goals{Objectives: []sweeper.Objective{{}}, Optional: s.Trials == 0}
 	if len(s.Objectives) > 0 {
 		goals.Objectives = list.Map(s.Objectives, func(o sweeps.Objective) sweeper.Objective {

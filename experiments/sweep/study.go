@@ -20,7 +20,6 @@ import (
 // the command line wins.
 func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 	var jobs []planned
-	progress := p.planning(len(points) * len(p.study.Arms))
 	for _, point := range points {
 		first := len(jobs) // of this point: arm i is job first+i
 		for _, arm := range p.study.Arms {
@@ -46,7 +45,6 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 				return nil, err
 			}
 			jobs = append(jobs, job)
-			progress.job()
 		}
 	}
 	return jobs, nil
@@ -84,15 +82,6 @@ func without(arm, point []string) []string {
 	return slices.DeleteFunc(slices.Clone(arm), func(o string) bool {
 		return slices.ContainsFunc(point, func(q string) bool { return key(q) == key(o) })
 	})
-}
-
-// keysBelow returns the keys of a mapping in the order of its file.
-func keysBelow(c *configs.Composed, path string) []string {
-	n := c.Tree().Find(path)
-	if n == nil {
-		return nil
-	}
-	return list.Map(n.Keys, func(k configs.Key) string { return k.Text })
 }
 
 // Jobs lists the jobs of a sweep for --cfg sweep: their overrides, as Hydra prints them, and of a study's jobs

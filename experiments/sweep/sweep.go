@@ -209,10 +209,8 @@ func reopen(runs Runs, dir string, s ledger.Sweep) (*plan, error) {
 	if err := runfolder.Enter(s.Cwd, dir); err != nil {
 		return nil, err
 	}
-	req := configs.Request{
-		Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+
-			configs.Quote(dir)), Multirun: true, Now: s.Created.Local(), AppName: "run",
-	}
+	req := configs.Request{Overrides: append(slices.Clone(s.Overrides), "hydra.sweep.dir="+configs.Quote(dir)), Multirun: true,
+		Now: s.Created.Local(), AppName: "run"}
 	var err error
 	for _, flag := range s.Flags {
 		name, value, _ := strings.Cut(flag, "=")

@@ -52,7 +52,7 @@ func TestOwnMetricsAreNotRanked(t *testing.T) {
 func TestRunningJobWithoutFolderIsLost(t *testing.T) {
 	dir := t.TempDir()
 	job := ledger.Job{Num: 1, Dir: "1", State: launcher.Running, Attempts: 1}
-	observe(dir, goalsOf(ledger.Sweep{}), &job)
+	observe(dir, GoalsOf(ledger.Sweep{}), &job)
 	if job.State != launcher.Lost || !strings.HasSuffix(strings.TrimSuffix(job.Cause, "`"), "resume "+dir) {
 		t.Errorf("%s: %s", job.State, job.Cause)
 	}

@@ -86,11 +86,7 @@ func newLocal(program string, opt LocalOptions) *local {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &local{opt: opt, program: program, ctx: ctx, cancel: cancel, cores: runtime.NumCPU(), events: make(chan Attempt),
 		gpus: map[string]int{}}
-	names := opt.GPUs
-	if names == nil {
-		names = new(visibleGPUs())
-	}
-	for _, name := range *names {
+	for _, name := range option.Or(opt.GPUs, visibleGPUs()) {
 		l.gpus[name] = opt.JobsPerGPU
 	}
 	return l
@@ -101,14 +97,10 @@ func visibleGPUs() []string {
 	if named, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
 		return strings.FieldsFunc(named, func(r rune) bool { return r == ',' || r == ' ' })
 	}
-	found, err := filepath.Glob("/proc/driver/nvidia/gpus/*")
-	if err != nil {
-		return nil
-	}
+	found, _ := filepath.Glob("/proc/driver/nvidia/gpus/*")
 	return list.Map(stat.Indices(len(found)), strconv.Itoa)
 }
 
-// Submit implements Launcher.
 func (l *local) Submit(_ context.Context, jobs []Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,10 +113,8 @@ func (l *local) Submit(_ context.Context, jobs []Job) error {
 // Adopt implements Launcher: jobs of a process that is gone are gone with it.
 func (l *local) Adopt(context.Context, []Job) ([]int, error) { return nil, nil }
 
-// Outlived implements Launcher.
 func (l *local) Outlived() bool { return false }
 
-// Events implements Launcher.
 func (l *local) Events() <-chan Attempt { return l.events }
 
 // Stop implements Launcher: all jobs end, whatever cancel says. Their last events are still sent, so the

@@ -42,8 +42,8 @@ const (
 // Patience is how long a job that is told to end may take to save its state.
 const Patience = 5 * time.Minute
 
-// jobLog collects what a job's processes print.
-const jobLog = "job.log"
+// jobLog collects what a job's processes print; the supervisor of a job holds the lock of attemptLock.
+const jobLog, attemptLock = "job.log", ".attempt"
 
 // ErrBusy says that another process supervises the job.
 var ErrBusy = errors.New("another process is running this job")
@@ -65,11 +65,14 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if err := atomicfile.MkdirAll(job.Dir); err != nil {
 		return Attempt{}, err
 	}
-	lock, err := lockAttempt(job.Dir)
+	lock, err := regular.OpenFile(filepath.Join(job.Dir, attemptLock), os.O_CREATE|os.O_RDWR, 0o644) // until the process ends
 	if err != nil {
 		return Attempt{}, err
 	}
 	defer lock.Close()
+	if filelock.Take(lock) != nil {
+		return Attempt{}, ErrBusy
+	}
 	earlier, err := Attempts(job.Dir)
 	if err != nil {
 		return Attempt{}, err
@@ -99,8 +102,8 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		return a, err
 	}
 	defer out.Close()
-	tail := &tail{}
-	cmd, err := s.command(ctx, job, args, io.MultiWriter(tail, deaf{out}))
+	tail := &tail{to: out}
+	cmd, err := s.command(ctx, job, args, tail)
 	if err != nil {
 		return a, err
 	}
@@ -215,23 +218,10 @@ func Begun(dir string) bool {
 	return err == nil
 }
 
-// lockAttempt makes this process the only supervisor of the job in dir, until the file is closed or the process ends.
-func lockAttempt(dir string) (*os.File, error) {
-	f, err := regular.OpenFile(filepath.Join(dir, ".attempt"), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := filelock.Take(f); err != nil {
-		f.Close()
-		return nil, ErrBusy
-	}
-	return f, nil
-}
-
 // Supervised reports whether some process is at work on the job in dir: a supervisor, or a run that a user
 // has started there by hand.
 func Supervised(dir string) bool {
-	if filelock.Held(filepath.Join(dir, ".attempt")) {
+	if filelock.Held(filepath.Join(dir, attemptLock)) {
 		return true
 	}
 	orphan := orphaned(dir) // before the lock, which it lets go of before it is gone
@@ -275,31 +265,18 @@ func free(ctx context.Context, dir string) error {
 	return nil
 }
 
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "?"
-	}
-	return name
-}
-
-// deaf is a writer whose errors are dropped: what shows a job's output must not decide what becomes of the
-// job. A terminal may be gone and a pipe without a reader; on a full disk the job says so itself.
-type deaf struct{ w io.Writer }
-
-func (d deaf) Write(p []byte) (int, error) {
-	d.w.Write(p)
-	return len(p), nil
-}
+func hostname() string { name, _ := os.Hostname(); return name }
 
 // tail keeps the last lines written to it. A carriage return begins its line anew, as on a terminal.
 type tail struct {
+	to   io.Writer // gets all that is written; on a full disk the job says so itself, and goes on
 	kept []string
 	open []byte
 }
 
 func (t *tail) Write(p []byte) (int, error) {
 	n := len(p)
+	t.to.Write(p)
 	for len(p) > 0 {
 		i := bytes.IndexAny(p, "\r\n")
 		if i < 0 {

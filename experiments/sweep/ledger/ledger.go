@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -335,10 +336,7 @@ func read(from io.Reader) (c contents, err error) {
 	if c.last == "" {
 		return c, errors.New("not a sweep's ledger, or a damaged one: it ends before its first digest")
 	}
-	for _, j := range jobs {
-		c.jobs = append(c.jobs, j)
-	}
-	slices.SortFunc(c.jobs, func(a, b Job) int { return a.Num - b.Num })
+	c.jobs = slices.SortedFunc(maps.Values(jobs), func(a, b Job) int { return a.Num - b.Num })
 	return c, nil
 }
 

@@ -27,7 +27,6 @@ func (a asha) decides(epoch int) bool {
 	return rung == epoch
 }
 
-// keeps implements rule.
 func (a asha) keeps(ahead, others int) (bool, string) {
 	n := others + 1
 	return n < a.eta || ahead < n/a.eta, fmt.Sprintf("%d of %d", n/a.eta, n)

@@ -39,24 +39,17 @@ func JudgeOf(dir string, epochs int) (Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	value := func(m phases.Metrics, best string) (string, float64, error) {
-		name := cmp.Or(first.Name, best)
-		v, ok := m[name].(float64)
-		if !ok {
-			numbers := list.Filter(slices.Sorted(maps.Keys(m)), func(name string) bool { _, ok := m[name].(float64); return ok })
-			return name, 0, usage.Errorf("hydra.sweeper.objective: %v", registry.Unknown("metric", name, numbers))
-		}
-		return name, v, nil
-	}
 	rows, err := record.ReadRun(dir)
 	if err != nil {
 		return nil, err
 	}
 	seeded := 0
 	return func(epoch int, m phases.Metrics, best string, minimize bool) (string, error) {
-		name, v, err := value(m, best)
-		if err != nil {
-			return "", err
+		name := cmp.Or(first.Name, best)
+		v, ok := m[name].(float64)
+		if !ok {
+			numbers := list.Filter(slices.Sorted(maps.Keys(m)), func(name string) bool { _, ok := m[name].(float64); return ok })
+			return "", usage.Errorf("hydra.sweeper.objective: %v", registry.Unknown("metric", name, numbers))
 		}
 		minimize = first.Minimizes(minimize)
 		for ; seeded < len(rows.Epochs); seeded++ {

@@ -8,10 +8,8 @@ type median struct{ first, startup int }
 
 func newMedian(opt sweeper.PrunerOptions) rule { return median{opt.MinEpochs, opt.StartupTrials} }
 
-// decides implements rule.
 func (m median) decides(epoch int) bool { return epoch >= m.first }
 
-// keeps implements rule.
 func (m median) keeps(ahead, others int) (bool, string) {
 	return others < m.startup || 2*ahead <= others, "50 %"
 }

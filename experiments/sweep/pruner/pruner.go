@@ -35,7 +35,7 @@ func table() *registry.Table[func(sweeper.PrunerOptions) rule] {
 
 // Pruner judges one run.
 type Pruner struct {
-	rule  rule // nil: no run ends
+	rule  rule
 	name  string
 	sweep string // folder
 	num   int    // of the job
@@ -51,15 +51,11 @@ func New(opt sweeper.PrunerOptions, sweep string, num, total int) (*Pruner, erro
 
 func newPruner(rules *registry.Table[func(sweeper.PrunerOptions) rule], opt sweeper.PrunerOptions, sweep string,
 	num, total int) (*Pruner, error) {
-	p := &Pruner{name: opt.Name, sweep: sweep, num: num, total: total, told: Progress{Num: num}}
-	if opt.Active() {
-		newRule, err := rules.Get(opt.Name)
-		if err != nil {
-			return nil, err
-		}
-		p.rule = newRule(opt)
+	newRule, err := rules.Get(opt.Name)
+	if err != nil {
+		return nil, err
 	}
-	return p, nil
+	return &Pruner{rule: newRule(opt), name: opt.Name, sweep: sweep, num: num, total: total, told: Progress{Num: num}}, nil
 }
 
 // Seed tells of an epoch that the run had finished before it was resumed. Epochs come in order, from 1.
@@ -85,7 +81,7 @@ func (p *Pruner) Report(epoch int, metric string, value float64, minimize bool) 
 	if err := p.told.write(p.sweep); err != nil {
 		return "", fmt.Errorf("pruner: %w", err)
 	}
-	if epoch >= p.total || p.rule == nil || !p.rule.decides(epoch) {
+	if epoch >= p.total || !p.rule.decides(epoch) {
 		return "", nil
 	}
 	siblings, err := Siblings(p.sweep)

@@ -1,7 +1,6 @@
 package pruner
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,11 +43,7 @@ func (p Progress) write(sweep string) error {
 	if err := atomicfile.MkdirAll(rungs(sweep)); err != nil {
 		return err
 	}
-	text, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(path, append(text, '\n'), 0o644)
+	return atomicfile.WriteJSON(path, p)
 }
 
 // texts makes NaN equal to itself.

@@ -44,7 +44,6 @@ func newCMAES(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
 	return &cmaes{space: s, seed: seed(opt), sigma0: opt.Sigma0, lambda: lambda}, nil
 }
 
-// Next implements Sweeper.
 func (c *cmaes) Next(history []sweeper.Trial) ([]string, error) {
 	number := next(history)
 	d, err := c.replay(history, number/c.lambda)

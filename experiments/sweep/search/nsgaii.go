@@ -26,7 +26,6 @@ func newNSGAII(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
 	return &nsgaii{space: s, seed: seed(opt), population: option.Or(opt.Population, 20), first: first}, err
 }
 
-// Next implements Sweeper.
 func (n *nsgaii) Next(history []sweeper.Trial) ([]string, error) {
 	number := next(history)
 	parents := ranked(history)

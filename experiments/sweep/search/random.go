@@ -20,7 +20,6 @@ func newRandom(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
 // redraws bounds the search for parameters that were not tried yet, in spaces with few points.
 const redraws = 100
 
-// Next implements Sweeper.
 func (r *random) Next(history []sweeper.Trial) ([]string, error) {
 	stream := rng.New(r.seed, "random trial", next(history))
 	return r.space.untried(history, func() ([]float64, bool) {

@@ -150,7 +150,6 @@ func (q *sobol) at(n int, history []sweeper.Trial) []string {
 	return first
 }
 
-// Next implements Sweeper.
 func (q *sobol) Next(history []sweeper.Trial) ([]string, error) {
 	return q.at(next(history), history), nil
 }

@@ -29,7 +29,6 @@ func newTPE(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
 	return &tpe{space: s, seed: seed(opt), startup: option.Or(opt.Startup, 10), candidates: opt.Candidates, first: first}, err
 }
 
-// Next implements Sweeper.
 func (t *tpe) Next(history []sweeper.Trial) ([]string, error) {
 	number := next(history)
 	order := ranked(history)

@@ -38,7 +38,6 @@ func shellQuote(text string) string {
 // unprintable reports whether text holds control characters, line separators or bytes that are not UTF-8.
 func unprintable(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
-		return unicode.IsControl(r) ||
-			unicode.In(r, unicode.Zl, unicode.Zp)
+		return unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp)
 	})
 }

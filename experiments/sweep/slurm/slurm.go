@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,13 +106,10 @@ func newSlurm(sweep, program string, opt Options) *slurm {
 	}
 }
 
-// Outlived implements Launcher.
 func (s *slurm) Outlived() bool { return true }
 
-// Events implements Launcher.
 func (s *slurm) Events() <-chan launcher.Attempt { return s.events }
 
-// Submit implements Launcher.
 func (s *slurm) Submit(ctx context.Context, jobs []launcher.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -120,27 +118,20 @@ func (s *slurm) Submit(ctx context.Context, jobs []launcher.Job) error {
 	if err != nil {
 		return err
 	}
+	chunks := map[int][]launcher.Job{} // by the number of the array's index 0
 	for _, job := range jobs {
 		if err := writeJob(job); err != nil {
 			return err
 		}
-	}
-	chunks := map[int][]launcher.Job{} // by the number of the array's index 0
-	for _, job := range jobs {
 		offset := job.Num / size * size
 		chunks[offset] = append(chunks[offset], job)
 	}
-	for offset := 0; len(chunks) > 0; offset += size {
-		chunk, ok := chunks[offset]
-		if !ok {
-			continue
-		}
-		delete(chunks, offset)
-		sub, array, err := s.submit(ctx, chunk, offset)
+	for _, offset := range slices.Sorted(maps.Keys(chunks)) {
+		sub, array, err := s.submit(ctx, chunks[offset], offset)
 		if err != nil {
 			return err
 		}
-		s.take(sub, array, chunk)
+		s.take(sub, array, chunks[offset])
 	}
 	return nil
 }
@@ -157,6 +148,11 @@ func (s *slurm) take(sub *submission, array string, jobs []launcher.Job) {
 		s.watch = true
 		go s.run()
 	}
+	s.hurry()
+}
+
+// hurry has the queue looked at soon.
+func (s *slurm) hurry() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -261,7 +257,6 @@ func (s *slurm) script(sub *submission) string {
 	return b.String() + "\n"
 }
 
-// Adopt implements Launcher.
 func (s *slurm) Adopt(ctx context.Context, jobs []launcher.Job) ([]int, error) {
 	subs, err := submissions(s.sweep)
 	if err != nil || len(subs) == 0 {
@@ -308,7 +303,6 @@ func (s *slurm) Adopt(ctx context.Context, jobs []launcher.Job) ([]int, error) {
 	return nums, nil
 }
 
-// Stop implements Launcher.
 func (s *slurm) Stop(cancel bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -321,8 +315,5 @@ func (s *slurm) Stop(cancel bool) {
 	if !cancel {
 		s.quit()
 	}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.hurry()
 }

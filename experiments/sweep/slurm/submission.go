@@ -1,7 +1,6 @@
 package slurm
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -80,11 +79,7 @@ func (s *submission) write(script string) error {
 	if err := atomicfile.Write(s.script(), []byte(script), 0o755); err != nil {
 		return err
 	}
-	text, err := json.Marshal(s)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(s.path+".json", append(text, '\n'), 0o644)
+	return atomicfile.WriteJSON(s.path+".json", s)
 }
 
 // submit calls sbatch. The file that it prints to is locked as long as it runs, whatever becomes of this

@@ -2,7 +2,6 @@ package slurm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -165,11 +164,7 @@ func writeJob(j launcher.Job) error {
 	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
 		return err
 	}
-	text, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(path, append(text, '\n'), 0o644)
+	return atomicfile.WriteJSON(path, j)
 }
 
 // readJob reads what writeJob stored.

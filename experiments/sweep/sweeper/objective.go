@@ -192,10 +192,6 @@ func textList(key string, value any, want string) ([]string, error) {
 		if v != "" {
 			return []string{v}, nil
 		}
-	case []string:
-		if len(v) > 0 {
-			return v, nil
-		}
 	case []any:
 		var out []string
 		for _, item := range v {

@@ -62,25 +62,18 @@ func DefaultOptions() Options {
 
 // Validate checks what the tags cannot: objectives, directions, constraints and on_failure must parse.
 func (o Options) Validate() error {
-	_, goalsErr := o.Goals()
+	goals, err := o.Goals()
+	if err == nil && o.Pruner.Active() { // the objective must be known while a run is at work
+		if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, evalPrefix) {
+			err = option.Errorf("pruner.name", "%s judges runs by a metric of their epochs, and the first objective, %s, is none: "+
+				"name another objective first, or pruner.name=none", o.Pruner.Name, name)
+		}
+	}
 	_, failureErr := ParseOnFailure(o.OnFailure)
 	if failureErr != nil {
 		failureErr = option.Errorf("on_failure", "%v", failureErr)
 	}
-	return errors.Join(goalsErr, failureErr, o.prunable(), o.study())
-}
-
-// prunable refuses a pruner whose objective is not known while a run is at work.
-func (o Options) prunable() error {
-	goals, err := o.Goals()
-	if err != nil || !o.Pruner.Active() {
-		return nil
-	}
-	if name := goals.Objectives[0].Name; name == Seconds || strings.HasPrefix(name, evalPrefix) {
-		return option.Errorf("pruner.name", "%s judges runs by a metric of their epochs, and the first objective, %s, is none: "+
-			"name another objective first, or pruner.name=none", o.Pruner.Name, name)
-	}
-	return nil
+	return errors.Join(err, failureErr, o.study())
 }
 
 // OnFailure is what becomes of a sweep when a job has failed.

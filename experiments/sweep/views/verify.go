@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
-	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/list"
 	"fulcrum/reports/record"
-	"fulcrum/reports/sweeps"
 	"fulcrum/reports/verify"
 )
 
@@ -80,26 +77,14 @@ func verifyResult(v *verify.Verification, s ledger.Sweep, job ledger.Job, dir st
 	if job.State == launcher.Failed {
 		return nil
 	}
-	judged := sweeper.DefaultOptions()
-	judged.Constraints = s.Constraints
-	goals, err := judged.Goals()
+	outcome, err := sweep.GoalsOf(s).Read(dir)
 	if err != nil {
 		return err
 	}
-	goals.Objectives = nil
-	for _, o := range job.Objectives {
-		named := slices.ContainsFunc(s.Objectives, func(n sweeps.Objective) bool { return n.Name == o.Name })
-		objective := sweeper.Objective{}
-		if named {
-			objective.Name = o.Name
-		}
-		goals.Objectives = append(goals.Objectives, objective)
+	if got, want := len(job.Objectives), len(outcome.Names); got != want {
+		differ("number of objectives", got, want)
 	}
-	outcome, err := goals.Read(dir)
-	if err != nil {
-		return err
-	}
-	for i, o := range job.Objectives {
+	for i, o := range job.Objectives[:min(len(job.Objectives), len(outcome.Names))] {
 		if o.Name != outcome.Names[i] {
 			differ("objective", o.Name, outcome.Names[i])
 		} else if got := outcome.Values[i]; !same(float64(o.Value), got) {

@@ -277,7 +277,8 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) ||
 		ctx.Err() != nil && errors.Is(taskErr, context.Cause(ctx)) { // of what was asked meanwhile
-		taskErr = &runfolder.InterruptedError{Cause: asked(ctx, taskErr), Dir: f.Dir, Unsaved: !task.Saves || cfg.Trains() && !hasState(f.Dir)}
+		states, _ := regular.Glob(filepath.Join(f.Dir, "checkpoints"), "*.state")
+		taskErr = &runfolder.InterruptedError{Cause: asked(ctx, taskErr), Dir: f.Dir, Unsaved: !task.Saves || cfg.Trains() && len(states) == 0}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.Log.Note(record.LevelError, taskErr.Error())
@@ -292,10 +293,17 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	return taskErr
 }
 
-// hasState reports whether a run folder holds a state that a resume can start from.
-func hasState(dir string) bool {
-	states, err := regular.Glob(filepath.Join(dir, "checkpoints"), "*.state")
-	return err == nil && len(states) > 0
+// withRoom adds advice to an error about a full device memory: the keys that make a run smaller.
+func withRoom(err error, c *job.Config) error {
+	if full, ok := errors.AsType[*torchx.OpError](err); !ok || !full.OutOfMemory() {
+		return err
+	}
+	text := "" // what only token policies have
+	if c.Text() != nil {
+		text = fmt.Sprintf(", the phase's group_size, %s.generation.max_new_tokens, or set %[1]s.generation.slots, %[1]s.dtype=bfloat16, "+
+			"%[1]s.gradient_checkpointing=true", c.Section())
+	}
+	return fmt.Errorf("%w; lower the phase's micro_batch (the same loss in more passes), data.batch_size%s", err, text)
 }
 
 // endAtOnce returns the function that ends the run at a signal while its task has nothing to save: it reads data, or measures

@@ -10,9 +10,9 @@ import (
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/build"
+	"fulcrum/internal/hostmem"
 	"fulcrum/internal/list"
 	"fulcrum/internal/program"
-	"fulcrum/internal/regular"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
 	"fulcrum/reports/record"
@@ -80,7 +80,7 @@ func (r *run) versions() map[string]string {
 	if c := build.Commit(); c != "" {
 		v["commit"] = c
 	}
-	if name := cpuName(); name != "" {
+	if name := hostmem.Processor(); name != "" {
 		v["cpu"] = name
 	}
 	if n := r.Ranks.Size(); n > 1 {
@@ -95,16 +95,31 @@ func (r *run) versions() map[string]string {
 	return v
 }
 
-// cpuName is the kernel's name of the processor, or "".
-func cpuName() string {
-	text, err := regular.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(text)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
+// attempts is the time that a run was at work before a resume.
+type attempts struct {
+	start   time.Time
+	seconds float64
+}
+
+// earlierAttempts adds up the attempts of the run in dir: from its rows, because one that was killed left no summary, or from the summary,
+// which knows the time before the first row and after the last. Of rows it is the time between the first and the last of each attempt,
+// which a resume event begins: attempts follow each other as their rows do, whatever the clock was set to in between.
+func earlierAttempts(dir string) (s attempts) {
+	last := 0.0
+	_ = record.EachRow(dir, func(row record.Row) error { // what cannot be read is named where the run is
+		switch {
+		case s.start.IsZero():
+			s.start = time.UnixMilli(int64(row.Time * 1000))
+		case row.Text("event") != "resume":
+			s.seconds += max(0, row.Time-last)
+		}
+		last = row.Time
+		return nil
+	})
+	if former, _ := record.ReadSummary(dir); former != nil && former.WallSeconds > s.seconds {
+		if start, err := time.Parse(time.RFC3339, former.Start); err == nil {
+			return attempts{start, former.WallSeconds}
 		}
 	}
-	return ""
+	return s
 }

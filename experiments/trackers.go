@@ -35,10 +35,7 @@ func (r *run) track() {
 
 // tracked describes the run to trackers.
 func (r *run) tracked() tracker.Run {
-	dir, err := filepath.Abs(r.Dir)
-	if err != nil {
-		dir = r.Dir
-	}
+	dir, _ := filepath.Abs(r.Dir)
 	about := tracker.Run{Dir: dir, Resumed: r.resumed, Command: strings.Join(r.command(), " "), Hash: r.Hash, Versions: r.versions(),
 		Name:    r.title() + " " + filepath.Join(filepath.Base(filepath.Dir(dir)), filepath.Base(dir)),
 		Logging: r.Config.Logging, Say: r.say}

@@ -24,6 +24,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fulcrum/internal/hostmem"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
@@ -93,7 +94,8 @@ func (m Measurement) PerCPU() float64    { return float64(m.Queries) / stat.Medi
 // Run generates the data, measures and prints; what was measured before a failure or a signal too.
 func Run(ctx context.Context, opt Options, out io.Writer) error {
 	defer interrupt.Hold(nil).Release()
-	t := &table{Machine: machine(), Device: opt.Device, Threads: opt.Threads, Repeats: opt.Repeats}
+	machine := fmt.Sprintf("%s, %d cores, %s", cmp.Or(hostmem.Processor(), runtime.GOARCH), runtime.NumCPU(), runtime.GOOS)
+	t := &table{Machine: machine, Device: opt.Device, Threads: opt.Threads, Repeats: opt.Repeats}
 	err := t.measure(ctx, opt, out)
 	if opt.Format == "specs" || err != nil && len(t.Rows)+len(t.Shapes) == 0 {
 		return err
@@ -109,7 +111,7 @@ func (t *table) measure(ctx context.Context, opt Options, out io.Writer) error {
 	}
 	variants, cases, err := chooseVariants(opt.Phases)
 	if err != nil {
-		return err
+		return fmt.Errorf("--phases: %w", err)
 	}
 	if len(variants) == 0 {
 		workloads = nil
@@ -234,20 +236,9 @@ func (w Workload) Specs(dir string, steps int) ([]Spec, error) {
 	return list.Map(variants(), func(v variant) Spec { return opt.spec(w, v, files) }), nil
 }
 
-// ask runs a measuring process and reads what it prints into a measurement, which is then whole.
+// ask runs a measuring process, which dies with this one, and reads what it prints into a measurement, which is then whole. Its last line
+// on stderr is the error.
 func ask(ctx context.Context, into any, whole func() bool, args ...string) error {
-	out, err := command(ctx, args)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(out, into); err != nil || !whole() {
-		return fmt.Errorf("the measuring process printed %q, want a measurement (%v)", out, err)
-	}
-	return nil
-}
-
-// command runs a program that dies with this one and returns what it printed; its last line on stderr is the error.
-func command(ctx context.Context, args []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -256,13 +247,16 @@ func command(ctx context.Context, args []string) ([]byte, error) {
 	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 		if last := lines[len(lines)-1]; last != "" {
-			return nil, errors.New(strings.TrimPrefix(last, "bench: "))
+			return errors.New(strings.TrimPrefix(last, "bench: "))
 		}
-		return nil, fmt.Errorf("%s: %w", args[0], err)
+		return fmt.Errorf("%s: %w", args[0], err)
 	}
-	return stdout.Bytes(), nil
+	if err := json.Unmarshal(stdout.Bytes(), into); err != nil || !whole() {
+		return fmt.Errorf("the measuring process printed %q, want a measurement (%v)", stdout.Bytes(), err)
+	}
+	return nil
 }

@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
-	"fulcrum/internal/regular"
 	"fulcrum/internal/stat"
 )
 
@@ -203,20 +201,6 @@ func number(x float64) string {
 		return fmt.Sprintf("%.3g", x)
 	}
 	return fmt.Sprintf("%.0f", x)
-}
-
-// machine names the processor.
-func machine() string {
-	model := runtime.GOARCH
-	if text, err := regular.ReadFile("/proc/cpuinfo"); err == nil {
-		for line := range strings.Lines(string(text)) {
-			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-				model = strings.TrimSpace(value)
-				break
-			}
-		}
-	}
-	return fmt.Sprintf("%s, %d cores, %s", model, runtime.NumCPU(), runtime.GOOS)
 }
 
 func medianOf[T any](xs []T, f func(T) float64) float64 {

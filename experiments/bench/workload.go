@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"fmt"
 	"slices"
 
 	"fulcrum/internal/list"
@@ -69,19 +68,31 @@ func Workloads() []Workload {
 
 // choose returns the workloads of these names, or those that suit the device when there are none.
 func choose(names []string, cuda bool) (training []Workload, shapes []ShapeWorkload, err error) {
-	var known []string
-	chosen := func(name string, fits bool) bool {
-		known = append(known, name)
-		return slices.Contains(names, name) || len(names) == 0 && fits
-	}
-	training = list.Filter(Workloads(), func(w Workload) bool { return chosen(w.Name, w.OnCPU || cuda) })
-	shapes = list.Filter(ShapeWorkloads(), func(w ShapeWorkload) bool { return chosen(w.Name, cuda == (w.DType == "bfloat16")) })
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, nil, registry.Unknown("workload", name, known)
+	of := &choice{kind: "workload", names: names}
+	training = list.Filter(Workloads(), func(w Workload) bool { return of.takes(w.Name, w.OnCPU || cuda) })
+	shapes = list.Filter(ShapeWorkloads(), func(w ShapeWorkload) bool { return of.takes(w.Name, cuda == (w.DType == "bfloat16")) })
+	return training, shapes, of.unknown()
+}
+
+// choice is what somebody has chosen by names; none: what fits.
+type choice struct {
+	kind         string
+	names, known []string
+}
+
+func (c *choice) takes(name string, fits bool) bool {
+	c.known = append(c.known, name)
+	return slices.Contains(c.names, name) || len(c.names) == 0 && fits
+}
+
+// unknown refuses a name that stands for nothing.
+func (c *choice) unknown() error {
+	for _, name := range c.names {
+		if !slices.Contains(c.known, name) {
+			return registry.Unknown(c.kind, name, c.known)
 		}
 	}
-	return training, shapes, nil
+	return nil
 }
 
 // variant is a phase with the KL estimator of its penalty.
@@ -94,17 +105,8 @@ func variants() []variant {
 
 // chooseVariants returns what is measured of the training workloads and of the published shapes; no names: everything.
 func chooseVariants(names []string) (training []variant, shapes []ShapeCase, err error) {
-	var known []string
-	chosen := func(name string) bool {
-		known = append(known, name)
-		return slices.Contains(names, name) || len(names) == 0
-	}
-	training = list.Filter(variants(), func(v variant) bool { return chosen(v.name) })
-	shapes = list.Filter(ShapeCases(), func(c ShapeCase) bool { return chosen("shape-" + c.Name) })
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))
-		}
-	}
-	return training, shapes, nil
+	of := &choice{kind: "phase", names: names}
+	training = list.Filter(variants(), func(v variant) bool { return of.takes(v.name, true) })
+	shapes = list.Filter(ShapeCases(), func(c ShapeCase) bool { return of.takes("shape-"+c.Name, true) })
+	return training, shapes, of.unknown()
 }

@@ -273,7 +273,6 @@ func during(to *time.Duration) (end func()) {
 	}
 }
 
-// Sample implements selector.Policy.
 func (p *timedPolicy) Sample(src selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	defer during(&p.clock.generation)()
 	b := p.Policy.Sample(src, queries, g, t, temperature, seed)
@@ -285,7 +284,6 @@ func (p *timedPolicy) Sample(src selector.Source, queries []int, g, t int, tempe
 	return b
 }
 
-// Forward implements selector.Policy.
 func (p *timedPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	if p.frozen {
 		defer during(&p.clock.logProbs)()
@@ -293,7 +291,6 @@ func (p *timedPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) se
 	return p.Policy.Forward(b, opt)
 }
 
-// KL implements selector.TokenPolicy.
 func (p *timedPolicy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
 	return p.Policy.KL(b, reference.(*timedPolicy).Policy)
 }
@@ -313,7 +310,6 @@ func (b *shapeBench) Recorded(queries []int) *selector.Batch {
 }
 func (b *shapeBench) Prompt(i int) (*processor.Prompt, error) { return b.prompt(i), nil }
 
-// Score implements selector.Scorer.
 func (b *shapeBench) Score(of *selector.Batch) error {
 	r := rng.New(1, "rewards", b.steps)
 	for i := range of.Rewards {
@@ -323,7 +319,6 @@ func (b *shapeBench) Score(of *selector.Batch) error {
 	return nil
 }
 
-// Accuracy implements selector.Scorer.
 func (b *shapeBench) Accuracy(of *selector.Batch) ([]float64, error) { return nil, b.Score(of) }
 
 // prompt is text, behind an image where the model sees.

@@ -107,6 +107,17 @@ func status(key string) float64 {
 	return v
 }
 
+// Processor is the kernel's name of the processor; "" where the system does not say.
+func Processor() string {
+	text, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
 // Size writes a number of bytes with a unit: 1.5 GiB; NaN is unknown.
 func Size(bytes float64) string {
 	if math.IsNaN(bytes) {

@@ -155,10 +155,10 @@ func (c *Config) Validate() error {
 		if err := c.validateControl(); err != nil {
 			return err
 		}
-	}
-	if c.Text() != nil {
-		if err := c.validateTokens(); err != nil {
-			return err
+		if c.Text() != nil {
+			if err := c.validateTokens(); err != nil {
+				return err
+			}
 		}
 	}
 	for _, validate := range []func(c *Config) error{c.Learner().Validate, c.Does().Validate} {
@@ -255,9 +255,6 @@ func (c *Config) validateControl() error {
 
 // validateTokens checks what only token policies ask for.
 func (c *Config) validateTokens() error {
-	if !c.Does().Trains {
-		return nil
-	}
 	planned := c.planned()
 	for _, name := range c.Schedule {
 		p, ok := planned[name].(interface{ ValidateTokens() error })

@@ -109,8 +109,7 @@ func (r Recorder) Scores(s phases.Scores) error {
 		}
 	}
 	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric,
-		Shots:    s.Shots,
-		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom, Range: r.rangeOf(s.Metric)})
+		Shots: s.Shots, QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom, Range: r.rangeOf(s.Metric)})
 }
 
 func (r Recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"fulcrum/internal/hostmem"
@@ -28,8 +26,7 @@ func (j *Job) measureSystem(phase string, step int) {
 	j.measured = now
 	line := record.System{Time: float64(now.UnixMilli()) / 1000, Phase: phase, GlobalStep: step, Memory: hostmem.Resident(),
 		MemoryPeak: hostmem.Peak()}
-	if number, ok := strings.CutPrefix(j.Device, "cuda"); ok {
-		device, _ := strconv.Atoi(strings.TrimPrefix(number, ":"))
+	if device, ok := torchx.CUDAIndex(j.Device); ok {
 		if m, err := torchx.MemoryOfCUDA(device, false); err == nil {
 			line.GPU, line.GPUPeak, line.GPUFree = m.Allocated, m.AllocatedMax, m.Free
 		}

@@ -49,10 +49,10 @@ func (t *textJudge) Answer(_ context.Context, prompts []string) ([]string, error
 	asked := make([]any, len(prompts))
 	for i, prompt := range prompts {
 		line, err := policy.Asks(prompt)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			asked[i], _, err = t.model.Prompt(line, "")
 		}
-		if asked[i], _, err = t.model.Prompt(line, ""); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}

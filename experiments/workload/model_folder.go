@@ -93,21 +93,21 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return 0, err
 	}
-	if format == "peft" {
-		if model.Adapted() == nil {
-			return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole "+
-				"model", path, sectionOf(kind))
-		}
-		err = model.SaveAdapter(tmp, base)
-	} else {
+	switch {
+	case format != "peft":
 		if err = model.SaveMerged(tmp, dtype); err == nil {
 			err = saveText(tmp)
 		}
+	case model.Adapted() == nil:
+		return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole "+
+			"model", path, sectionOf(kind))
+	default:
+		err = model.SaveAdapter(tmp, base)
+	}
+	if err == nil {
+		err = atomicfile.RemoveAll(out)
 	}
 	if err != nil {
-		return 0, err
-	}
-	if err := atomicfile.RemoveAll(out); err != nil {
 		return 0, err
 	}
 	if err := os.Rename(tmp, out); err != nil {

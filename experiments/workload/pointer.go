@@ -163,16 +163,8 @@ func (w *Pointer) Baselines() error {
 	return nil
 }
 
-// evaluatedSet is a set of queries on which policies are scored.
-type evaluatedSet struct {
-	name string
-	set  *beamdata.Set
-}
-
-// splits are the sets that are evaluated.
-func (w *Pointer) splits() []evaluatedSet {
-	all := []evaluatedSet{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}}
-	return slices.DeleteFunc(all, func(s evaluatedSet) bool { return s.set.Len() == 0 })
+func (w *Pointer) splits() []evaluated[*beamdata.Set] {
+	return splits(w.bundle.Val, w.bundle.EvalName, w.bundle.Eval, w.seen)
 }
 
 // LoadData reads the selector's data and makes the device ready.
@@ -186,11 +178,10 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 		return nil, err
 	}
 	j.Data = dataSummary(bundle)
-	if bundle.Notice != "" {
-		j.Logf("data: %s", bundle.Notice)
-	}
-	if bundle.HeldOut != "" {
-		j.Logf("data: %s", bundle.HeldOut)
+	for _, note := range []string{bundle.Notice, bundle.HeldOut} {
+		if note != "" {
+			j.Logf("data: %s", note)
+		}
 	}
 	return bundle, nil
 }
@@ -284,15 +275,15 @@ func OpenPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := scorable(j.Config, bundle, p.Options().Features); err != nil {
+	err = scorable(j.Config, bundle, p.Options().Features)
+	for _, set := range []*beamdata.Set{bundle.RCE, bundle.Records, bundle.Online, bundle.Val, bundle.Eval, bundle.All} {
+		if bad := p.Readable(set); err == nil && bad != nil {
+			err = usage.Errorf("%v", bad)
+		}
+	}
+	if err != nil {
 		p.Free()
 		return nil, err
-	}
-	for _, set := range []*beamdata.Set{bundle.RCE, bundle.Records, bundle.Online, bundle.Val, bundle.Eval, bundle.All} {
-		if err := p.Readable(set); err != nil {
-			p.Free()
-			return nil, usage.Errorf("%v", err)
-		}
 	}
 	return p, nil
 }
@@ -369,7 +360,7 @@ func freshPointer(j *job.Job, bundle *beamdata.Bundle, table *beamdata.Table,
 
 // baselines scores random and similar selections, the best recorded beams where there are some, and what a reader finds best of all. Where
 // a model is asked in a reader's place, which is dear, a random selection is drawn once a query, and nobody looks for the best.
-func (w *Pointer) baselines(split evaluatedSet) error {
+func (w *Pointer) baselines(split evaluated[*beamdata.Set]) error {
 	set, shots, seed := split.set, w.shots(), w.job.Config.Data.SplitSeed
 	similar := beamdata.Similarity(set, shots)
 	all := []struct {
@@ -418,7 +409,7 @@ func (w *Pointer) scored(set *beamdata.Set, positions [][]int32) (beamdata.Selec
 
 // recordedBaselines judges the recorded candidates of a split that no reader scores: any of them, the one whose examples are
 // most similar to the query, the one that the file lists first; and by reward alone the best of them, which is the ceiling.
-func (w *Pointer) recordedBaselines(split evaluatedSet) error {
+func (w *Pointer) recordedBaselines(split evaluated[*beamdata.Set]) error {
 	set := split.set
 	var random, similarity, order, oracle recorded.Scores
 	for i := range set.Len() {

@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
+	"fulcrum/reports/page"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
@@ -218,8 +219,7 @@ func (w *textWorkload[P]) truth(src *prompts.Source[P], queries []int) preflight
 				ids = ids[:n-1]
 			}
 			_, terms, err := w.rewards.Score(w.ctx, []reward.Item{{Name: s.Name, Prompt: s.Text(), Completion: w.text.Decode(ids),
-				Reference: s.Reference,
-				Answers:   s.Answers, Images: s.Images(), Meta: s.Meta, Root: s.Root}})
+				Reference: s.Reference, Answers: s.Answers, Images: s.Images(), Meta: s.Meta, Root: s.Root}})
 			if err != nil {
 				return 0, 0, err
 			}
@@ -259,7 +259,7 @@ func (w *textWorkload[P]) roundTrip(report *preflight.Report, src *prompts.Sourc
 			ids := w.text.Encode(text)
 			if again := w.text.Decode(ids); again != text && !slices.Equal(w.text.Encode(again), ids) {
 				if wrong == 0 {
-					example = fmt.Sprintf("%s: %q became %q", s.Name, shortened(text), shortened(again))
+					example = fmt.Sprintf("%s: %q became %q", s.Name, page.Clip(text, 61), page.Clip(again, 61))
 				}
 				wrong++
 			}
@@ -267,12 +267,4 @@ func (w *textWorkload[P]) roundTrip(report *preflight.Report, src *prompts.Sourc
 	}
 	report.Returned(src.Name(), wrong, looked, example)
 	return nil
-}
-
-func shortened(text string) string {
-	const most = 60
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return text
 }

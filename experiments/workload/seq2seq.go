@@ -199,9 +199,6 @@ func builtinWords(c *job.Config, b *conversation.Bundle) (*tokenizer.Tokenizer, 
 	sizes := seq2seqOf(c).Scratch
 	var corpus []string
 	for _, set := range []*conversation.Set{b.Train, b.Demos} {
-		if set == nil {
-			continue
-		}
 		step := max(1, set.Len()/corpusSamples)
 		for i := 0; i < set.Len(); i += step {
 			s, err := set.Sample(i)

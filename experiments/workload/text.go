@@ -235,6 +235,10 @@ func (w *textWorkload[P]) warnOfCuts(phase string, src *prompts.Source[P]) {
 
 func (w *textWorkload[P]) Policy() selector.Policy { return w.policy }
 
+func (w *textWorkload[P]) splits() []evaluated[*conversation.Set] {
+	return splits(w.bundle.Val, w.bundle.EvalName, w.bundle.Eval, w.seen)
+}
+
 // Demos are the demonstrations, of any length; without any, Beams.
 func (w *textWorkload[P]) Demos(phase string) (selector.Source, error) {
 	if w.bundle.Demos == nil {
@@ -347,13 +351,7 @@ func (w *textWorkload[P]) Baselines() error {
 	if err != nil || most == "" { // prompts alone
 		return err
 	}
-	for _, split := range []struct {
-		name string
-		set  *conversation.Set
-	}{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}} {
-		if split.set.Len() == 0 {
-			continue
-		}
+	for _, split := range w.splits() {
 		if err := w.baseline(split.name, "majority", split.set, func(conversation.Sample) string { return most }); err != nil {
 			return err
 		}
@@ -434,8 +432,7 @@ func (w *textWorkload[P]) Examples(env *phases.Env, result phases.Result) error 
 			return err
 		}
 		out = append(out, record.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference,
-			Pictures:     thumbnails(w.job.Dir, s),
-			RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
+			Pictures: thumbnails(w.job.Dir, s), RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
 			Before: []record.ItemText{{Answer: w.text.Decode(before.Selections[i])}},
 			After:  []record.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})
 	}

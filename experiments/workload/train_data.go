@@ -70,7 +70,7 @@ func (d *PointerData) Serve(p *pointer.Policy) {
 // trained returns n training queries, evenly spread, whose selections can be scored; nil where none can.
 func (d *PointerData) trained(n int) *beamdata.Set {
 	for _, set := range []*beamdata.Set{d.bundle.Online, d.bundle.RCE, d.bundle.Records} {
-		if set != nil && set.Len() > 0 && (set.Scorer != nil || d.ask != nil) {
+		if set.Len() > 0 && (set.Scorer != nil || d.ask != nil) {
 			return set.Subset(beamdata.Spread(n, set.Len()))
 		}
 	}
@@ -136,7 +136,7 @@ func (d *PointerData) ValidationData(c *job.Config, shots int) phases.Data {
 		by := c.Entries.Reference
 		out.Normalize, out.ValLoss = by.Normalize(c.Data.Normalize), by.ValLoss(c)
 	}
-	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
+	if d.bundle.Eval.Len() > 0 {
 		out.Eval = d.source(d.bundle.Eval)
 	}
 	if d.seen != nil {
@@ -158,10 +158,7 @@ func EvalBatch(sets ...*beamdata.Set) int {
 }
 
 // queriesOfPass is phases.EvalBatch, or fewer where pools are so large that their rows would fill the memory.
-func queriesOfPass(pool int) int {
-	const rows = 1 << 18
-	return max(1, min(phases.EvalBatch, rows/pool))
-}
+func queriesOfPass(pool int) int { return max(1, min(phases.EvalBatch, 1<<18/pool)) }
 
 // ShotsOf is S: selector.shot_num, else that of the checkpoint, else that of the data.
 func ShotsOf(p *pointer.Policy, b *beamdata.Bundle) (int, error) {
@@ -173,5 +170,3 @@ func ShotsOf(p *pointer.Policy, b *beamdata.Bundle) (int, error) {
 	}
 	return b.Shots, nil
 }
-
-var _ selector.Scorer = (*pointer.Source)(nil)

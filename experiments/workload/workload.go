@@ -8,7 +8,6 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/audit"
-	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/rng"
@@ -46,6 +45,18 @@ func fewer(j *job.Job, total int) (chosen []int, said string) {
 	said = fmt.Sprintf("validation asks %d of its %d queries, the same in every epoch (eval.max_queries)", *n, total)
 	j.Logf("data: %s", said)
 	return chosen, said
+}
+
+// evaluated is a set of queries on which policies are scored.
+type evaluated[S interface{ Len() int }] struct {
+	name string
+	set  S
+}
+
+// splits returns the sets that are evaluated, without those that hold nothing.
+func splits[S interface{ Len() int }](val S, evalName string, eval, seen S) []evaluated[S] {
+	all := []evaluated[S]{{"val", val}, {evalName, eval}, {"train", seen}}
+	return slices.DeleteFunc(all, func(s evaluated[S]) bool { return s.set.Len() == 0 })
 }
 
 // recordBaseline records what a baseline earned on the queries ids of a split. An accuracy whose mean is NaN is
@@ -211,17 +222,12 @@ func (w *Pointer) Clusters(string) (Clusters, error) { // beamdata.Options.Clust
 
 func (w *textWorkload[P]) Clusters(by string) (Clusters, error) {
 	out := Clusters{}
-	for _, split := range []struct {
-		name string
-		set  *conversation.Set
-	}{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}} {
+	for _, split := range w.splits() {
 		of, err := split.set.Clusters(by)
 		if err != nil {
 			return nil, err
 		}
-		if split.set.Len() > 0 {
-			out[split.name] = of
-		}
+		out[split.name] = of
 	}
 	return out, nil
 }

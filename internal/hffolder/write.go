@@ -1,7 +1,6 @@
 package hffolder
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,7 +35,7 @@ func Write(path string, config, generation []byte, weights []tensorfile.Tensor, 
 		if err := tensorfile.WriteSafetensors(filepath.Join(path, singleName), weights, meta); err != nil {
 			return err
 		}
-		return removeIfThere(filepath.Join(path, indexName))
+		return os.RemoveAll(filepath.Join(path, indexName))
 	}
 	index := struct {
 		Metadata  map[string]int    `json:"metadata"`
@@ -51,14 +50,10 @@ func Write(path string, config, generation []byte, weights []tensorfile.Tensor, 
 			return err
 		}
 	}
-	raw, err := json.MarshalIndent(index, "", "  ")
-	if err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(path, indexName), index); err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(path, indexName), append(raw, '\n'), 0o644); err != nil {
-		return err
-	}
-	return removeIfThere(filepath.Join(path, singleName)) // a reader would prefer it
+	return os.RemoveAll(filepath.Join(path, singleName)) // a reader would prefer it
 }
 
 // split fills shards in order; a tensor larger than a shard has one of its own.
@@ -74,11 +69,4 @@ func split(weights []tensorfile.Tensor, shardBytes int) (shards [][]tensorfile.T
 		total += len(t.Data)
 	}
 	return shards, total
-}
-
-func removeIfThere(path string) error {
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return err
-	}
-	return nil
 }

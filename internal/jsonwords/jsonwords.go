@@ -115,7 +115,11 @@ func keyOf(t reflect.Type, path string) string {
 		}
 		for _, f := range reflect.VisibleFields(t) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-			if f.Anonymous && name == "" && typeName(f.Type) == part {
+			of := f.Type
+			if of.Kind() == reflect.Pointer {
+				of = of.Elem()
+			}
+			if f.Anonymous && name == "" && of.Name() == part {
 				t = f.Type
 				break
 			}
@@ -126,13 +130,6 @@ func keyOf(t reflect.Type, path string) string {
 		}
 	}
 	return strings.Join(keys, ".")
-}
-
-func typeName(t reflect.Type) string {
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return t.Name()
 }
 
 func kindOf(t reflect.Type) string {

@@ -146,11 +146,9 @@ func ParseRange(s string) (*Range, error) {
 	}
 	r := &Range{lowOpen: s[0] == '(', highOpen: s[len(s)-1] == ')'}
 	low, high = strings.TrimSpace(low), strings.TrimSpace(high)
-	var err error
-	if r.low, err = strconv.ParseFloat(low, 64); err != nil {
-		return nil, bad
-	}
-	if r.high, err = strconv.ParseFloat(high, 64); err != nil {
+	var noLow, noHigh error
+	r.low, noLow = strconv.ParseFloat(low, 64)
+	if r.high, noHigh = strconv.ParseFloat(high, 64); noLow != nil || noHigh != nil {
 		return nil, bad
 	}
 	// infinity itself lies outside, as the closing parenthesis of [0,inf) says

@@ -285,10 +285,4 @@ func dial(ctx context.Context, p *Place, address string) (net.Conn, error) {
 	}
 }
 
-func hostname() string {
-	name, err := os.Hostname()
-	if err != nil {
-		return "localhost"
-	}
-	return name
-}
+func hostname() string { name, _ := os.Hostname(); return name }

@@ -14,9 +14,7 @@ import (
 )
 
 // Started are the processes that this one has started; this one is rank 0.
-type Started struct {
-	all []*process
-}
+type Started struct{ all []*process }
 
 type process struct {
 	cmd   *exec.Cmd

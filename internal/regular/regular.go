@@ -27,11 +27,15 @@ func OpenFile(path string, flag int, perm fs.FileMode) (*os.File, error) {
 	if err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK, perm) // a pipe may have come meanwhile: it is not waited for
+	return checked(os.OpenFile(path, flag|syscall.O_NONBLOCK, perm)) // a pipe may have come meanwhile: it is not waited for
+}
+
+// checked closes an open file that is not regular.
+func checked(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := check(path, func(string) (fs.FileInfo, error) { return f.Stat() }); err != nil {
+	if err := check(f.Name(), func(string) (fs.FileInfo, error) { return f.Stat() }); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -50,15 +54,7 @@ type Kept struct {
 
 // OpenIn opens a regular file of a folder, and follows no link out of it.
 func OpenIn(root *os.Root, name string) (*os.File, error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	if err := check(f.Name(), func(string) (fs.FileInfo, error) { return f.Stat() }); err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
+	return checked(root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 }
 
 // ReadIn returns what a document holds that OpenIn opens.

@@ -1,6 +1,7 @@
 package tensorfile
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"path"
@@ -293,14 +294,8 @@ func numpyDescr(dtype any) (string, error) {
 		return "", fmt.Errorf("numpy dtype is %s", TypeName(dtype))
 	}
 	name, _ := o.done.(string)
-	order := "<"
-	if s, ok := argString(o.state, 1); ok {
-		order = s
-	}
-	if order == "=" {
-		order = "<"
-	}
-	return order + name, nil
+	order, _ := argString(o.state, 1)
+	return cmp.Or(strings.TrimPrefix(order, "="), "<") + name, nil
 }
 
 func numpyScalar(dtype, data any) (any, error) {

@@ -1,6 +1,7 @@
 package tensorfile
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,11 +50,8 @@ func mapOpen(f *os.File, path string) (*mapping, error) {
 		data, err = regular.ReadFile(path)
 		return &mapping{data: data}, err
 	}
-	at, err := filepath.Abs(path) // the process may go to another folder
-	if err != nil {
-		at = path
-	}
-	m := &mapping{data: data, path: at, file: f, is: is}
+	at, _ := filepath.Abs(path) // the process may go to another folder
+	m := &mapping{data: data, path: cmp.Or(at, path), file: f, is: is}
 	open.add(m)
 	return m, nil
 }

@@ -22,18 +22,11 @@ import (
 type Array struct {
 	Tensor
 	Strings []string // row-major; nil unless the array holds text
-	mem     *mapping
 }
 
-// Close unmaps the file; the array must not be used any more.
-func (a *Array) Close() error { return a.mem.Close() }
-
-// ReadNPY maps a .npy file until Close. C-ordered little-endian data is not copied.
+// ReadNPY maps a .npy file for good. C-ordered little-endian data is not copied.
 func ReadNPY(path string) (*Array, error) {
-	a, mem, err := parseMapped(path, "a valid .npy", ParseNPY)
-	if err == nil {
-		a.mem = mem
-	}
+	a, _, err := parseMapped(path, "a valid .npy", ParseNPY)
 	return a, err
 }
 

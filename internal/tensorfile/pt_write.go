@@ -147,16 +147,19 @@ func (p *pickler) tensor(t Tensor) error {
 }
 
 // archive writes the zip entries as PyTorch lays them out: stored, data aligned to 64 bytes.
-func (p *pickler) archive(w io.Writer) error {
-	count := &counter{w: w}
-	z := zip.NewWriter(count)
+func (p *pickler) archive(w io.WriteSeeker) error {
+	z := zip.NewWriter(w)
 	add := func(name string, data []byte) error {
 		h := &zip.FileHeader{Name: "archive/" + name, Method: zip.Store, CRC32: crc32.ChecksumIEEE(data),
 			CompressedSize64: uint64(len(data)), UncompressedSize64: uint64(len(data))}
 		if err := z.Flush(); err != nil {
 			return err
 		}
-		pad := 64 - (count.n+30+int64(len(h.Name))+4)%64 // 30: local header; 4: id and length of the extra field
+		at, err := w.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		pad := 64 - (at+30+int64(len(h.Name))+4)%64 // 30: local header; 4: id and length of the extra field
 		h.Extra = append([]byte{'F', 'B', byte(pad), 0}, bytes.Repeat([]byte("Z"), int(pad))...)
 		e, err := z.CreateRaw(h)
 		if err != nil {
@@ -177,15 +180,4 @@ func (p *pickler) archive(w io.Writer) error {
 		return err
 	}
 	return z.Close()
-}
-
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(b []byte) (int, error) {
-	n, err := c.w.Write(b)
-	c.n += int64(n)
-	return n, err
 }

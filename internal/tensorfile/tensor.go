@@ -89,7 +89,7 @@ func (t Tensor) Float32s() ([]float32, error) {
 	case F64:
 		return convert[float32](shared[float64](t.Data, n)), nil
 	case F16:
-		return halfToFloat32(shared[uint16](t.Data, n)), nil
+		return list.Map(shared[uint16](t.Data, n), HalfToFloat32), nil
 	case BF16:
 		out := make([]float32, n) // a loop: a model has billions
 		for i, v := range shared[uint16](t.Data, n) {
@@ -226,5 +226,3 @@ func HalfToFloat32(h uint16) float32 {
 	}
 	return v
 }
-
-func halfToFloat32(data []uint16) []float32 { return list.Map(data, HalfToFloat32) }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/testkit/golden"
 )
 
@@ -225,7 +226,7 @@ func TestHalfIsExact(t *testing.T) {
 	for i := range 1 << 17 {
 		data[2*i], data[2*i+1] = byte(i), byte(i>>8)
 	}
-	for i, got := range halfToFloat32(shared[uint16](data, 1<<17)) {
+	for i, got := range list.Map(shared[uint16](data, 1<<17), HalfToFloat32) {
 		if want := HalfToFloat32(uint16(i)); got != want && want == want {
 			t.Fatalf("%#04x: table %v, direct %v", uint16(i), got, want)
 		}
@@ -489,10 +490,10 @@ func TestLightningCheckpoint(t *testing.T) {
 // keys, in order; false for anything else.
 func tensorsOf(v any) ([]Tensor, bool) {
 	d, ok := v.(*Dict)
-	if !ok || d.Len() == 0 {
+	if !ok || len(d.Keys) == 0 {
 		return nil, false
 	}
-	out := make([]Tensor, 0, d.Len())
+	out := make([]Tensor, 0, len(d.Keys))
 	for i, k := range d.Keys {
 		name, isName := k.(string)
 		t, isTensor := d.Values[i].(Tensor)

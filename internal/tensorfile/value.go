@@ -44,8 +44,6 @@ func (d *Dict) Get(key any) (any, bool) {
 	return nil, false
 }
 
-func (d *Dict) Len() int { return len(d.Keys) }
-
 func comparableKey(key any) bool {
 	switch key.(type) {
 	case nil, bool, int64, float64, string:

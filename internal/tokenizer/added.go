@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"fulcrum/internal/list"
 )
 
 // matcher finds added tokens in a text: the leftmost, and of several at one place the longest.
@@ -82,12 +84,8 @@ func isWord(r rune) bool {
 
 // Cut returns the parts of text between the given tokens, without them.
 func Cut(text string, tokens []string) []string {
-	added := make([]Added, len(tokens))
-	for i, token := range tokens {
-		added[i].Content = token
-	}
 	var parts []string
-	m, err := newMatcher(added)
+	m, err := newMatcher(list.Map(tokens, func(token string) Added { return Added{Content: token} }))
 	if err != nil {
 		panic(err) // the tokens are those of a program
 	}

@@ -13,25 +13,6 @@ import (
 // normalizer is one step that text takes before it is cut into pieces.
 type normalizer func(text string) string
 
-// strip removes white space at the ends.
-func strip(left, right bool) normalizer {
-	return func(text string) string {
-		if left {
-			text = strings.TrimLeftFunc(text, unicode.IsSpace)
-		}
-		if right {
-			text = strings.TrimRightFunc(text, unicode.IsSpace)
-		}
-		return text
-	}
-}
-
-// lowercase maps every character by itself, as Rust's char::to_lowercase does.
-func lowercase(text string) string {
-	// The one character that becomes two. Go maps it to i alone.
-	return strings.Map(unicode.ToLower, strings.ReplaceAll(text, "\u0130", "i\u0307"))
-}
-
 // replacements are the regular expressions of Replace that are known, of CLIP and of the newer conversions of T5, as Go writes them.
 var replacements = map[string]string{`\s+`: `[` + white + `]+`, " {2,}": " {2,}"}
 
@@ -41,13 +22,11 @@ func readNormalizers(raw json.RawMessage) ([]normalizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("normalizer: %w", err)
 	}
-	var out []normalizer
-	for _, p := range parts {
-		n, err := readNormalizer(p)
-		if err != nil {
+	out := make([]normalizer, len(parts))
+	for i, p := range parts {
+		if out[i], err = readNormalizer(p); err != nil {
 			return nil, err
 		}
-		out = append(out, n)
 	}
 	return out, nil
 }
@@ -79,9 +58,19 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 			return n.Prepend + text
 		}, nil
 	case "Lowercase":
-		return lowercase, nil
+		return func(text string) string { // every character by itself, as Rust's char::to_lowercase; Go maps \u0130 to i alone
+			return strings.Map(unicode.ToLower, strings.ReplaceAll(text, "\u0130", "i\u0307"))
+		}, nil
 	case "Strip":
-		return strip(n.Left, n.Right), nil
+		return func(text string) string {
+			if n.Left {
+				text = strings.TrimLeftFunc(text, unicode.IsSpace)
+			}
+			if n.Right {
+				text = strings.TrimRightFunc(text, unicode.IsSpace)
+			}
+			return text
+		}, nil
 	case "Replace":
 		switch {
 		case n.Pattern.String != nil && *n.Pattern.String != "":

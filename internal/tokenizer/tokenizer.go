@@ -93,10 +93,8 @@ const maxID = 1 << 24
 
 // vocabulary returns a tokenizer with room for all ids and nothing in it yet.
 func vocabulary(vocab map[string]int, added []Added, r rules) (*Tokenizer, error) {
-	t := &Tokenizer{rules: r, ids: maps.Clone(vocab)}
-	if t.ids == nil {
-		t.ids = map[string]int{}
-	}
+	t := &Tokenizer{rules: r, ids: map[string]int{}}
+	maps.Copy(t.ids, vocab)
 	size := 0
 	for token, id := range vocab {
 		if id < 0 || id >= maxID {
@@ -146,22 +144,15 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 		}
 	}
 	for rank, p := range pairs {
-		lacks := func(token string) error {
-			return fmt.Errorf("merge %d (%q + %q): the vocabulary lacks %q", rank+1, p[0], p[1], token)
+		var ids [3]int32 // of the left token, the right one, and what they become
+		for i, token := range []string{p[0], p[1], p[0] + p[1]} {
+			id, ok := t.ids[token]
+			if !ok {
+				return nil, fmt.Errorf("merge %d (%q + %q): the vocabulary lacks %q", rank+1, p[0], p[1], token)
+			}
+			ids[i] = int32(id)
 		}
-		left, ok := t.ids[p[0]]
-		if !ok {
-			return nil, lacks(p[0])
-		}
-		right, ok := t.ids[p[1]]
-		if !ok {
-			return nil, lacks(p[1])
-		}
-		id, ok := t.ids[p[0]+p[1]]
-		if !ok {
-			return nil, lacks(p[0] + p[1])
-		}
-		t.bpe[join(int32(left), int32(right))] = merge{rank: int32(rank), id: int32(id)} // of equals the last counts
+		t.bpe[join(ids[0], ids[1])] = merge{rank: int32(rank), id: ids[2]} // of equals the last counts
 	}
 	t.apart = r.characters && t.wordsApart()
 	return t, t.add(added)
@@ -327,21 +318,17 @@ func (t *Tokenizer) appendMerged(ids []int32, piece string, s *scratch) []int32 
 	if t.rules.characters {
 		ids = t.appendCharacters(ids, piece)
 	} else {
-		ids = t.appendBytes(ids, piece)
-	}
-	return append(ids[:from], t.bpe.bpe(ids[from:], s)...)
-}
-
-func (t *Tokenizer) appendBytes(ids []int32, piece string) []int32 {
-	for i := range len(piece) - 1 {
-		if id := t.byteID[piece[i]]; id != missing {
-			ids = append(ids, id)
+		for i := range len(piece) {
+			id := t.byteID[piece[i]]
+			if i == len(piece)-1 {
+				id = t.endID[piece[i]]
+			}
+			if id != missing {
+				ids = append(ids, id)
+			}
 		}
 	}
-	if id := t.endID[piece[len(piece)-1]]; id != missing {
-		ids = append(ids, id)
-	}
-	return ids
+	return append(ids[:from], t.bpe.bpe(ids[from:], s)...)
 }
 
 // whole returns the token that a piece is in the model's vocabulary, if any.

@@ -38,21 +38,22 @@ func TestCutFiles(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "x.npy")
-			if err := tensorfile.WriteNPY(path, tensorfile.FromFloat32s("", []int{len(values)}, values)); err != nil {
+			path := filepath.Join(t.TempDir(), "x.safetensors")
+			one := []tensorfile.Tensor{tensorfile.FromFloat32s("x", []int{len(values)}, values)}
+			if err := tensorfile.WriteSafetensors(path, one, nil); err != nil {
 				t.Fatal(err)
 			}
-			x, err := tensorfile.ReadNPY(path)
+			x, err := tensorfile.MapSafetensors(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := sum(x.Tensor); got != float64(len(values)) {
+			if got := sum(x.Tensors[0]); got != float64(len(values)) {
 				t.Fatalf("the sum is %v before the cut, want %d", got, len(values))
 			}
 			if err := os.Truncate(path, 0); err != nil {
 				t.Fatal(err)
 			}
-			if got := sum(x.Tensor); got != 0 {
+			if got := sum(x.Tensors[0]); got != 0 {
 				t.Errorf("the sum is %v after the cut, want 0", got)
 			}
 			var changed *tensorfile.ChangedError

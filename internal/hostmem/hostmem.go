@@ -1,5 +1,5 @@
 // Package hostmem says how much memory a process may take, and has taken, so that a size typed wrong is an error with
-// a name instead of a process killed by the kernel.
+// a name instead of a process killed by the kernel; and what processor the machine has.
 package hostmem
 
 import (

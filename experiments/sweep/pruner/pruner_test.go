@@ -106,8 +106,6 @@ func TestASHA(t *testing.T) {
 		{"NaN loses to every number", halving(1, 2), false, [][]float64{flat(3, 4), flat(nan, 4), flat(math.Inf(1), 4)}, []int{4, 1, 1}},
 		{"no rung at the last epoch", halving(1, 2), false, [][]float64{{1}, {2}, {3}}, []int{1, 1, 1}},
 		{"no rung before min_epochs", halving(4, 2), false, [][]float64{flat(1, 8), flat(2, 8), flat(3, 8)}, []int{8, 4, 4}},
-		{"none never ends a run", sweeper.DefaultPrunerOptions(), false,
-			[][]float64{flat(1, 3), flat(2, 3), flat(3, 3), flat(4, 3)}, []int{3, 3, 3, 3}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, _ := sweepOf(t, tc.opt, !tc.maximize, tc.runs)

@@ -1,6 +1,7 @@
 package pruner
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,7 +44,11 @@ func (p Progress) write(sweep string) error {
 	if err := atomicfile.MkdirAll(rungs(sweep)); err != nil {
 		return err
 	}
-	return atomicfile.WriteJSON(path, p)
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, append(text, '\n'), 0o644)
 }
 
 // texts makes NaN equal to itself.

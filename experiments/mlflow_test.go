@@ -20,6 +20,7 @@ type tracking struct {
 	*httptest.Server
 	mu      sync.Mutex
 	created int
+	name    string
 	values  map[string]int // of each metric
 	status  []string
 	params  map[string]string
@@ -31,6 +32,7 @@ func newTracking(t *testing.T) *tracking {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
 			Status       string
+			RunName      string `json:"run_name"`
 			Metrics      []struct{ Key string }
 			Params, Tags []struct{ Key, Value string }
 		}
@@ -53,6 +55,7 @@ func newTracking(t *testing.T) *tracking {
 		switch filepath.Base(r.URL.Path) {
 		case "create":
 			s.created++
+			s.name = body.RunName
 			fallthrough
 		case "get":
 			fmt.Fprint(w, `{"run": {"info": {"run_id": "one", "artifact_uri": "s3://bucket", "lifecycle_stage": "active"}}}`)
@@ -92,7 +95,7 @@ func TestMLflowRun(t *testing.T) {
 	if s.values["grpo/train/loss"] != 6 || s.values["rce/epoch/val_loss"] != 2 || s.values["eval/dev/best/reward"] != 1 {
 		t.Errorf("values %v", s.values)
 	}
-	if s.params["grpo.epochs"] != "2" || s.tags["mlflow.runName"] != "mine" ||
+	if s.params["grpo.epochs"] != "2" || s.name != "mine" ||
 		!strings.HasPrefix(s.tags["fulcrum.best"], "val_reward 0.") || !strings.Contains(s.tags["mlflow.note.content"], "beams_v3") {
 		t.Errorf("params %v, tags %v", s.params["grpo.epochs"], s.tags)
 	}

@@ -161,6 +161,9 @@ func TestExitCodes(t *testing.T) {
 		{"SIGHUP", &interrupted{syscall.SIGHUP}, 129},
 		{"a run stopped by its context", context.Canceled, 143},
 	} {
+		if stop, ok := errors.AsType[*interrupted](tc.err); ok && !errors.Is(stop, context.Canceled) {
+			t.Errorf("%s is a failure to the other processes of its run, which may still be saving", tc.name)
+		}
 		if got := exitCode(ctx, tc.err); got != tc.want {
 			t.Errorf("%s: exit code %d, want %d", tc.name, got, tc.want)
 		}

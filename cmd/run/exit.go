@@ -23,6 +23,9 @@ type interrupted struct{ signal syscall.Signal }
 
 func (e *interrupted) Error() string { return "interrupted by " + unix.SignalName(e.signal) }
 
+// Unwrap: it is no failure, of which a process of several would tell the others.
+func (e *interrupted) Unwrap() error { return context.Canceled }
+
 // exitCode maps kinds of errors to exit codes: 0 done, 1 failed, 2 usage or configuration,
 // 129/130/143 interrupted (by SIGHUP, SIGINT, SIGTERM) with the state saved.
 func exitCode(ctx context.Context, err error) int {

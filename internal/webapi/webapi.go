@@ -210,7 +210,6 @@ func Retry(ctx context.Context, p Patience, try func(ctx context.Context) error)
 		err := try(limited)
 		late := limited.Err() != nil && ctx.Err() == nil
 		cancel()
-		var forGood Permanent
 		switch {
 		case err == nil:
 			return nil
@@ -226,7 +225,7 @@ func Retry(ctx context.Context, p Patience, try func(ctx context.Context) error)
 				retries = max(retries, p.Busy)
 			}
 		}
-		if errors.As(err, &forGood) || retries == 0 {
+		if _, forGood := errors.AsType[Permanent](err); forGood || retries == 0 {
 			return err
 		}
 		if n > retries {

@@ -23,9 +23,7 @@ func methods() []Method {
 	return []Method{zScore(), meanOnly(), batchStd(), leaveOneOut(), rank(), referenceRollout(), none()}
 }
 
-func methodNames() []string {
-	return list.Map(methods(), func(m Method) string { return m.Name })
-}
+func methodNames() []string { return list.Map(methods(), func(m Method) string { return m.Name }) }
 
 // method returns the entry that the options name. Validate has refused other names before.
 func (o Options) method() Method {

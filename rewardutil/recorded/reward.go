@@ -109,9 +109,7 @@ func DefaultOptions() Options {
 const rewardLimit = 5
 
 // Modes returns the names that mode accepts.
-func Modes() []string {
-	return list.Map(modes(), func(m mode) string { return m.name })
-}
+func Modes() []string { return list.Map(modes(), func(m mode) string { return m.name }) }
 
 func (Options) Choices() map[string][]string { return map[string][]string{"mode": Modes()} }
 

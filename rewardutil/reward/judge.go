@@ -260,8 +260,7 @@ func (j *judge) read(text string) (float64, bool) {
 	if _, rest, opened := strings.Cut(text, "<think>"); opened && !strings.Contains(rest, "</think>") {
 		return 0, false
 	}
-	text = text[max(0, strings.LastIndex(text, "</think>")):]
-	m := j.pattern.FindStringSubmatch(text)
+	m := j.pattern.FindStringSubmatch(text[strings.LastIndex("</think>"+text, "</think>"):])
 	if m == nil {
 		return 0, false
 	}

@@ -79,6 +79,7 @@ func TestJudgeReadsScores(t *testing.T) {
 		{"an object without the key", `{"grade": 6}`, func(o *JudgeOptions) { o.Pattern = `"score": *(\d+)` }, -1},
 		{"a thought before the answer", "<think>of 10, or 9?</think> 6", nil, 0.6},
 		{"a thought that the prompt has begun", "of 10, or 9?</think> 6", nil, 0.6},
+		{"a thought before a score in front", "<think>of 10?</think>6 of 10", func(o *JudgeOptions) { o.Pattern = `^(\d+)` }, 0.6},
 		{"a thought without an end", "<think>It is 9 out of", nil, -1},
 		{"no number", "very good", nil, -1},
 		{"no number, and a score for that", "very good", func(o *JudgeOptions) { o.Unreadable = &half }, 0.5},

@@ -71,7 +71,8 @@ func (t *commandTransport) Ask(ctx context.Context, items [][]byte) ([]float64, 
 			c.kill()
 		}
 		if ctx.Err() != nil { // else every batch would take as long
-			return nil, errors.New("all scores are there, but the command, or one that it has started, goes on: keep=true keeps it for all batches")
+			err := errors.New("all scores are there, but the command, or what it started, goes on: keep=true keeps it for all batches")
+			return nil, webapi.Permanent{Err: err}
 		}
 		return scores, nil
 	}

@@ -64,7 +64,7 @@ func reportOfSeveral(s *session, paths []string, path string, opt reportOptions)
 	if err != nil || opt.html == "" {
 		return err
 	}
-	if err := tasks.PrepareOut("--html", opt.html, nil); err != nil {
+	if err := tasks.PrepareOut("--html", opt.html, nil, false); err != nil {
 		return err
 	}
 	return page.WritePage(opt.html, d.Text())

@@ -132,7 +132,7 @@ and keys like grpo.lr.
 				}
 				return cmp.Or(writeTables(to, tables, write), left.err())
 			}
-			if err := tasks.PrepareOut("--out", *out, nil); err != nil {
+			if err := tasks.PrepareOut("--out", *out, nil, false); err != nil {
 				return err
 			}
 			file, err := atomicfile.Create(*out)

@@ -103,7 +103,7 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 	inputs := map[string]*string{"data.records_icl": c.Data.RecordsICL, "data.embeddings": c.Data.Embeddings,
 		"beams.text_embeddings": o.TextEmbeddings, "beams.image_embeddings": o.ImageEmbeddings}
 	for key, path := range map[string]string{"beams.out": b.out, "beams.records": b.records} {
-		if err := PrepareOut(key, path, inputs); err != nil {
+		if err := PrepareOut(key, path, inputs, c.DryRun); err != nil {
 			return err
 		}
 	}

@@ -130,7 +130,7 @@ func (e *embedding) read() (err error) {
 	if e.set, err = openRecords(e.job, o.In); err != nil {
 		return err
 	}
-	if err := PrepareOut("embed.out", e.out, inputs); err != nil {
+	if err := PrepareOut("embed.out", e.out, inputs, e.job.Config.DryRun); err != nil {
 		return err
 	}
 	for _, f := range e.set.Overlap() {

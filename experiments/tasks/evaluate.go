@@ -56,8 +56,9 @@ func evaluate(ctx context.Context, j *job.Job) error {
 		name = "rouge.jsonl"
 	}
 	out := option.Or(opt.Out, filepath.Join(j.Dir, name))
-	if err := PrepareOut("evaluate.out", out, map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations,
-		"evaluate.questions": opt.Questions, "evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}); err != nil {
+	inputs := map[string]*string{"evaluate.results": opt.Results, "evaluate.annotations": opt.Annotations,
+		"evaluate.questions": opt.Questions, "evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}
+	if err := PrepareOut("evaluate.out", out, inputs, j.Config.DryRun); err != nil {
 		return err
 	}
 	switch opt.Metric {
@@ -103,7 +104,7 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	asked := list.Map(annotations, func(a vqa.Annotation) string {
 		return asked(a.QuestionID, list.Map(a.Answers, func(x vqa.Answer) string { return x.Answer }))
 	})
-	if err := j.LookAt(asked, e.Metric, e.Report, "accuracy"); err != nil {
+	if err := j.LookAt(asked, e.Metric, e.Report, "accuracy"); err != nil || j.Config.DryRun {
 		return err
 	}
 	if err := keep(j, e, out); err != nil {

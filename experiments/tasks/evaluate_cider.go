@@ -88,7 +88,7 @@ func evaluateCaptions(j *job.Job, out string) error {
 	least, greatest := record.ScoreRange("cider")
 	e.CIDEr, e.Interval = stats.MeanInterval(scores, stats.DefaultOptions().Level, least, greatest)
 	asked := list.Map(ids, func(id int64) string { return asked(id, references[id]) })
-	if err := j.LookAt(asked, e.Metric, scores, "cider"); err != nil {
+	if err := j.LookAt(asked, e.Metric, scores, "cider"); err != nil || j.Config.DryRun {
 		return err
 	}
 	j.Evaluation = e

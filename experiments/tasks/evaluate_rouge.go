@@ -108,7 +108,7 @@ func evaluateRouge(ctx context.Context, j *job.Job, out string) error {
 	e.measure(lines)
 	warnOfUnanswered(j, *opt.Predictions, "references have no prediction", missing, len(references))
 	asked := list.Map(references, func(x idText) string { return asked(x.id, []string{x.text}) })
-	if err := j.LookAt(asked, e.Metric, lines, text.RougeNames()...); err != nil {
+	if err := j.LookAt(asked, e.Metric, lines, text.RougeNames()...); err != nil || j.Config.DryRun {
 		return err
 	}
 	if err := writeRouge(j, e, lines, out); err != nil {

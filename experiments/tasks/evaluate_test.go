@@ -225,3 +225,24 @@ func TestEvaluateInputs(t *testing.T) {
 		}
 	})
 }
+
+// TestEvaluateInADryRun: it reads the files, and makes, scores and tells nothing.
+func TestEvaluateInADryRun(t *testing.T) {
+	work := t.TempDir()
+	texts := filepath.Join(work, "texts.jsonl")
+	write(t, texts, `{"id": 1, "text": "a red cat"}`)
+	captions, said := filepath.Join(work, "captions.json"), filepath.Join(work, "said.json")
+	write(t, captions, `{"annotations": [{"image_id": 1, "caption": "a cat"}, {"image_id": 2, "caption": "a dog"}]}`)
+	write(t, said, `[{"image_id": 1, "caption": "a cat"}, {"image_id": 2, "caption": "a dog"}]`)
+	for metric, args := range map[string][]string{
+		"vqa":   vqaFiles(),
+		"cider": {"task=evaluate", "evaluate.metric=cider", "evaluate.annotations=" + captions, "evaluate.results=" + said},
+		"rouge": {"task=evaluate", "evaluate.metric=rouge", "evaluate.predictions=" + texts, "evaluate.references=" + texts},
+	} {
+		out := filepath.Join(work, metric, "out")
+		r := mustRun(t, append(args, "evaluate.out="+out, "dry_run=true", "hydra.run.dir="+folder(t))...)
+		if _, err := os.Stat(filepath.Dir(out)); err == nil || strings.Count(r.Stdout, "\n") != 1 {
+			t.Errorf("%s: folder made: %t; %s", metric, err == nil, r.Stdout)
+		}
+	}
+}

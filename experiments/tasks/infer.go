@@ -93,7 +93,7 @@ func infer(ctx context.Context, j *job.Job) error {
 	if err := c.read(); err != nil {
 		return err
 	}
-	if err := PrepareOut("infer.out", out, inputs); err != nil {
+	if err := PrepareOut("infer.out", out, inputs, j.Config.DryRun); err != nil {
 		return err
 	}
 	scorer, err := openKept(ctx, j)

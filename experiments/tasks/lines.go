@@ -67,10 +67,10 @@ func eachLineOf(path, key string, use func(number int, line []byte) error) error
 	})
 }
 
-// PrepareOut makes the folder of a file that is to be written, removes what a killed process has left of it there, and refuses anything
-// in its place but a file that is no input. key names the file's option, inputs the options of the files that are read, as far as they
-// are given: one that is not there is told first.
-func PrepareOut(key, path string, inputs map[string]*string) error {
+// PrepareOut makes the folder of a file that is to be written, but in a dry run, removes what a killed process has left of it there, and
+// refuses anything in its place but a file that is no input. key names the file's option, inputs the options of the files that are read,
+// as far as they are given: one that is not there is told first.
+func PrepareOut(key, path string, inputs map[string]*string, dry bool) error {
 	for _, input := range slices.Sorted(maps.Keys(inputs)) {
 		if in := inputs[input]; in != nil && sameFile(*in, path) {
 			return usage.Errorf("%s=%s: this is %s, which would be overwritten", key, path, input)
@@ -84,17 +84,20 @@ func PrepareOut(key, path string, inputs map[string]*string) error {
 	if runfolder.Writes(path) {
 		return usage.Errorf("%s=%s: a run writes this file of its folder itself: want another name", key, path)
 	}
-	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
+	at := path
+	for ; dry && absent(filepath.Dir(at)); at = filepath.Dir(at) {
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(at)); err != nil {
 		return usage.Errorf("%s=%s: %v", key, path, err)
 	}
-	f, err := atomicfile.Create(path) // whether the folder may be written into
+	f, err := atomicfile.Create(at) // whether the folder, or the one that it will stand in, may be written into
 	if other, ok := errors.AsType[*atomicfile.NotRegularError](err); ok {
 		return usage.Errorf("%s=%s: this is %s: want the name of a file", key, path, other.Kind)
 	} else if err != nil {
 		return usage.Errorf("%s=%s: cannot write there: %v", key, path, usage.Reason(err))
 	}
 	f.Abort()
-	if err := atomicfile.Forget(path); err != nil && !errors.Is(err, fs.ErrPermission) { // a folder that may not be listed
+	if err := atomicfile.Forget(at); err != nil && !errors.Is(err, fs.ErrPermission) { // a folder that may not be listed
 		return err
 	}
 	return nil

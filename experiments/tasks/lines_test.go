@@ -20,14 +20,14 @@ func TestPrepareOutKeepsTheRunsFiles(t *testing.T) {
 	}
 	for _, name := range []string{"infer.json", "selections.jsonl", "summary.json", "run.log", "report.md", ".hydra/config.yaml",
 		"checkpoints/best.safetensors"} {
-		err := PrepareOut("infer.out", filepath.Join(dir, name), nil)
+		err := PrepareOut("infer.out", filepath.Join(dir, name), nil, false)
 		if err == nil || !strings.Contains(err.Error(), "a run writes this file of its folder itself") {
 			t.Errorf("%s: %v, want a refusal", name, err)
 		}
 	}
 	for _, path := range []string{filepath.Join(dir, "results.json"), filepath.Join(dir, "mine", "infer.json"),
 		filepath.Join(t.TempDir(), "summary.json")} {
-		if err := PrepareOut("infer.out", path, nil); err != nil {
+		if err := PrepareOut("infer.out", path, nil, false); err != nil {
 			t.Error(err)
 		}
 	}
@@ -42,13 +42,28 @@ func TestPrepareOutKeepsModels(t *testing.T) {
 		if name != "config.json" {
 			golden.Write(t, other, map[string]string{name: "{}"})
 		}
-		err := PrepareOut("generate.out", filepath.Join(model, name), nil)
+		err := PrepareOut("generate.out", filepath.Join(model, name), nil, false)
 		refused := err != nil && strings.Contains(err.Error(), "belongs to the model")
 		if own := !strings.Contains("out.jsonl embeddings.safetensors", name); own != refused {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := PrepareOut("generate.out", filepath.Join(other, name), nil); err != nil {
+		if err := PrepareOut("generate.out", filepath.Join(other, name), nil, false); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestPrepareOutInADryRun: a dry run finds whether a file may be written, and makes no folder for it.
+func TestPrepareOutInADryRun(t *testing.T) {
+	dir := t.TempDir()
+	golden.Write(t, dir, map[string]string{"file": ""})
+	for name, want := range map[string]string{"a/b/out.jsonl": "", "out.jsonl": "", "file/out.jsonl": "not a directory"} {
+		err := PrepareOut("generate.out", filepath.Join(dir, name), nil, true)
+		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("a dry run leaves %v (%v)", entries, err)
 	}
 }

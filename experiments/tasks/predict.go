@@ -69,7 +69,7 @@ func predict(ctx context.Context, j *job.Job) error {
 	for _, file := range filesOf(j.Config) {
 		inputs["what is read, "+file] = &file
 	}
-	if err := PrepareOut("predict.out", path, inputs); err != nil {
+	if err := PrepareOut("predict.out", path, inputs, j.Config.DryRun); err != nil {
 		return err
 	}
 	policy, err := workload.OpenPointer(j, bundle)

@@ -69,7 +69,7 @@ func (t *textTask) do(ctx context.Context) (err error) {
 		return usage.Errorf("%s.in=%s: found a JSON list, want JSON lines, one object a line: `jq -c '.[]' %s > FILE.jsonl`", t.name,
 			t.in, program.Quoted(t.in))
 	}
-	if err := PrepareOut(t.name+".out", t.out, map[string]*string{t.name + ".in": &t.in}); err != nil {
+	if err := PrepareOut(t.name+".out", t.out, map[string]*string{t.name + ".in": &t.in}, t.job.Config.DryRun); err != nil {
 		return err
 	}
 	if t.model, err = workload.OpenTextModel(t.job, t.generate); err != nil {

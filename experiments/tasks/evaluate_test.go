@@ -113,7 +113,7 @@ func TestEvaluateSweep(t *testing.T) {
 		"evaluate.annotations="+work+"/truth.json", "hydra.sweep.dir="+sweep)
 	runtest.NeedsAnnexes(t)
 	report := read(t, filepath.Join(sweep, "report.md"))
-	if !strings.Contains(report, "Number 0 with accuracy 1.000") || !strings.Contains(report, "Judged by accuracy") {
+	if !strings.Contains(report, "Best: job 0, accuracy 1.000") || !strings.Contains(report, "Judged by accuracy") {
 		t.Errorf("report:\n%s", report)
 	}
 }

@@ -335,7 +335,7 @@ func TestInBrowser(t *testing.T) {
 	w.until("document.querySelectorAll('.parallel .job').length === 2 && document.querySelector('.uplot') && " +
 		"document.querySelector('.report strong')")
 	if text := fmt.Sprint(w.js("document.body.innerText")); !strings.Contains(text, "2 of 3 jobs ended") ||
-		!strings.Contains(text, "What leads. One setting lr=0.1, mean val_reward 0.6000 over 2 seeds") {
+		!strings.Contains(text, "What leads. Only setting with a result that counts: lr=0.1, mean val_reward 0.6000 over 2 seeds") {
 		t.Errorf("the sweep's page: %s", text)
 	}
 	checkBands(t, w)
@@ -558,7 +558,7 @@ func TestExportInBrowser(t *testing.T) {
 	}
 	w.open("file://" + out + "/index.html#/sweep/" + idOf(filepath.Join(root, "sweep")))
 	w.until("document.querySelectorAll('.parallel .job').length === 2")
-	w.until("document.querySelector('.report')?.textContent.startsWith('What leads. One setting lr=0.1')")
+	w.until("document.querySelector('.report')?.textContent.startsWith('What leads. Only setting with a result that counts: lr=0.1')")
 	checkBands(t, w)
 	w.js(`[...document.querySelectorAll("button")].find(b => b.textContent.startsWith("Compare ")).click()`)
 	w.until("document.querySelector('#curves .u-legend')?.innerText.includes('lr=0.1: A B (2 seeds)')")

@@ -37,9 +37,9 @@ func (v *View) writeNext(d *page.Document) {
 					key, _, _ := strings.Cut(o, "=")
 					return !sweeps.IsSeed(key)
 				})
-				words := slices.Concat([]string{"-m"}, flags, common, s.Overrides,
-					[]string{fmt.Sprintf("seed=range(%d,%d)", from, from+enoughSeeds-n)})
-				items = append(items, fmt.Sprintf("More seeds of the best setting, which has %d: %s.", n, program.Command(words...)))
+				words := append(slices.Concat([]string{"-m"}, flags, common, s.Overrides), fmt.Sprintf("seed=range(%d,%d)", from, from+enoughSeeds-n))
+				items = append(items, fmt.Sprintf("More seeds of the best setting, which has %d%s: %s.", n,
+					page.Verb(len(v.Settings), "", " and, as the best of several, some luck"), program.Command(words...)))
 			}
 		}
 		for _, dim := range v.Dims {

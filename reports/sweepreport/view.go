@@ -264,7 +264,7 @@ func (v *View) writeRepeat(d *page.Document) {
 			row(page.Plain(name), func(s *record.Summary) string { return s.Versions[name] })
 		}
 	}
-	row("data fingerprint", func(s *record.Summary) string { return s.Data.Fingerprint })
+	row("data, its fingerprint", func(s *record.Summary) string { return strings.Trim(s.Data.Name+", "+s.Data.Fingerprint, ", ") })
 	d.Table([]string{"", "of every run"}, rows)
 }
 

@@ -197,7 +197,7 @@ func (v *Model) Lead() string {
 	}
 	mean = fmt.Sprintf("%s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean, page.Plural(len(s.Values[0]), "seed"))
 	if len(v.Settings) == 1 || v.Settings[1].Class() != 0 { // nothing to be better than
-		return "one setting " + mean
+		return page.Verb(len(v.Settings), "one setting ", "only setting with a result that counts: ") + mean
 	}
 	return head + " setting " + mean + how
 }

@@ -3,6 +3,7 @@ package board
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -168,8 +169,13 @@ func TestLeadIsTheReports(t *testing.T) {
 		if table := sweeps.Table(jobs, opt, 0); !strings.Contains(table, "\n"+want+"\n") {
 			t.Errorf("the console: %s", table)
 		}
+		reportstest.Must(t, os.Remove(filepath.Join(jobs[1].Dir, record.EvalsFile)))
+		reportstest.Must(t, sweepreport.WriteReport(dir, jobs, opt))
+		if text := reportstest.ReadReport(t, dir); !strings.Contains(text, "**What leads.** First: job 0, score 1.000, lr=0.\n") {
+			t.Errorf("the scores of a job are gone, and another one is the best:\n%s", text)
+		}
 		jobs[2].Objectives[0] = 9
-		if got := sweeps.ModelOf(jobs, opt).Lead(); got != "best: job 2, score 9.000  lr=2" {
+		if got := sweeps.ModelOf(jobs, opt).Lead(); got != "first: job 2, score 9.000  lr=2" {
 			t.Errorf("after another job came first leads %q", got)
 		}
 		opt.Told = nil

@@ -14,16 +14,13 @@ import (
 // writeBest shows the best job or setting in the words of the console and its command, or with several objectives the Pareto front. A
 // sweep that asks how its arms compare chooses none.
 func (v *View) writeBest(d *page.Document) {
-	if v.Opt.Study != nil {
+	switch {
+	case v.Opt.Study != nil || v.Unranked && !v.Opt.Mixed && len(v.methods) > 0:
 		return
-	}
-	if v.Unranked && !v.Opt.Mixed {
-		if len(v.methods) == 0 {
-			d.Paragraph("The jobs are not ranked: they measured nothing that could be an objective.")
-		}
+	case v.Unranked && !v.Opt.Mixed:
+		d.Paragraph("The jobs are not ranked: they measured nothing that could be an objective.")
 		return
-	}
-	if len(v.Opt.Objectives) > 1 && !v.Opt.Mixed {
+	case len(v.Opt.Objectives) > 1 && !v.Opt.Mixed:
 		v.writeFront(d)
 		return
 	}

@@ -75,11 +75,10 @@ func (v *Model) sortJobs() {
 		if class == 1 && a.Violation != b.Violation {
 			return Objective{Minimize: true}.Compare(a.Violation, b.Violation)
 		}
-		first := v.Opt.Objectives[0]
 		if v.Unranked {
 			return cmp.Compare(a.Number, b.Number)
 		}
-		return cmp.Or(first.Compare(firstOf(a), firstOf(b)), cmp.Compare(a.Number, b.Number))
+		return cmp.Or(v.Opt.Objectives[0].Compare(firstOf(a), firstOf(b)), cmp.Compare(a.Number, b.Number))
 	})
 }
 
@@ -205,7 +204,7 @@ func (v *Model) Lead() string {
 // place calls what leads the best or, where the verdicts of a report of this ranking do not, the first, with what they say. Without
 // verdicts a job is the best that was tried, and of settings their seeds decide.
 func (v *Model) place() (head, how string) {
-	by, apart, others := "by the verdicts it is better than", 0, len(v.Opt.Told)
+	by, apart, seeded, others := "by the verdicts it is better than", 0, 0, len(v.Opt.Told)
 	for i, t := range v.Opt.Told {
 		if i+1 >= len(v.Settings) || t.Label != strings.ReplaceAll(page.CodeList(v.Settings[i+1].Overrides), "`", "") {
 			apart, others = 0, 0
@@ -214,7 +213,6 @@ func (v *Model) place() (head, how string) {
 		apart += stats.BoolInt(t.Verdict == string(stats.Worse))
 	}
 	if others == 0 && v.HasSeeds() {
-		seeded := 0
 		by = "their spread separates it from"
 		if apart, seeded, others = v.Apart(); seeded == 0 {
 			return "first", "; without more seeds nobody knows its luck"
@@ -222,6 +220,9 @@ func (v *Model) place() (head, how string) {
 	}
 	if apart < others {
 		return "first", fmt.Sprintf("; %s %d of %s", by, apart, page.Plural(others, "other"))
+	}
+	if others == 0 && len(v.Opt.Told) > 0 { // verdicts of another ranking, or of some of this one: nobody knows
+		return "first", ""
 	}
 	return "best", ""
 }
@@ -278,8 +279,7 @@ func (v *Model) paretoFront() map[int]bool {
 	return front
 }
 
-func (v *Model) dominates(a, b Job) bool {
-	better := false
+func (v *Model) dominates(a, b Job) (better bool) {
 	for i, o := range v.Opt.Objectives {
 		switch o.Compare(a.Objectives[i], b.Objectives[i]) {
 		case 1:

@@ -56,7 +56,7 @@ func TestRunFolder(t *testing.T) {
 		t.Errorf(".hydra/overrides.yaml is not the task's overrides:\n%s", got)
 	}
 	report := read(t, filepath.Join(dir, "report.md"))
-	for _, want := range []string{"synthetic", "similarity", "random", "plots/", "run exp=beams_v3", "grpo", "rce"} {
+	for _, want := range []string{"**Synthetic data.**", "similarity", "random", "plots/", "run exp=beams_v3", "grpo", "rce"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("report.md does not mention %q", want)
 		}

@@ -15,8 +15,8 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 98_587
-	mostLines     = 131_814
+	mostCoreLines = 98_592
+	mostLines     = 131_711
 	mostKeys      = 420
 )
 

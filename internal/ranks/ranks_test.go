@@ -185,6 +185,9 @@ func TestEnds(t *testing.T) {
 					continue
 				}
 				who := fmt.Sprintf("rank %d on ", tc.guilty)
+				if name == "waits in another" && err != nil && strings.Contains(err.Error(), "in x (exchange 1), and rank 2 in y") {
+					continue // both hear that they wait in different exchanges, and either may be the first
+				}
 				if err == nil || !strings.Contains(err.Error(), tc.said) || !strings.Contains(err.Error(), who) {
 					t.Errorf("rank %d: %v, want rank %d and %q", rank, err, tc.guilty, tc.said)
 				}

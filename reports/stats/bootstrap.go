@@ -27,17 +27,25 @@ func BootstrapBCa(x []float64, opt Options) Interval {
 	}
 	squares, cubes := powers(x, mean)
 	accel := cubes / (6 * math.Pow(squares, 1.5))
-	if n*opt.Resamples > maxDraws {
-		at := func(p float64) float64 {
-			z := accel + distuv.UnitNormal.Quantile(p) // the bias of a mean is its acceleration (Efron 1987, section 5)
-			return mean + saddlepoint(x, mean, math.Sqrt(squares), accel+z/(1-accel*z))
-		}
-		return Interval{at(0.5 - opt.Level/2), at(0.5 + opt.Level/2)}
+	z0, quantile := accel, func(z float64) float64 { // the bias of a mean is its acceleration (Efron 1987, section 5)
+		return mean + saddlepoint(x, mean, math.Sqrt(squares), z)
 	}
-	means := resampledMeans(x, opt)
-	slices.Sort(means)
+	if n*opt.Resamples <= maxDraws {
+		means := resampledMeans(x, opt)
+		slices.Sort(means)
+		z0 = biasOf(means, mean, se)
+		quantile = func(z float64) float64 { return sortedQuantile(means, distuv.UnitNormal.CDF(z)) }
+	}
+	at := func(p float64) float64 {
+		z := z0 + distuv.UnitNormal.Quantile(p)
+		return quantile(z0 + z/(1-accel*z))
+	}
+	return Interval{at(0.5 - opt.Level/2), at(0.5 + opt.Level/2)}
+}
 
-	below, equal := 0, 0 // ties count half: scores are often discrete
+// biasOf returns the normal quantile of the share of resampled means that are below the mean; ties count half: scores are often discrete.
+func biasOf(means []float64, mean, se float64) float64 {
+	below, equal := 0, 0
 	for _, m := range means {
 		switch {
 		case math.Abs(m-mean) <= 1e-12*(math.Abs(mean)+se):
@@ -46,15 +54,8 @@ func BootstrapBCa(x []float64, opt Options) Interval {
 			below++
 		}
 	}
-	share := (float64(below) + float64(equal)/2) / float64(len(means))
-	share = min(max(share, 0.5/float64(len(means))), 1-0.5/float64(len(means)))
-	z0 := distuv.UnitNormal.Quantile(share)
-
-	at := func(p float64) float64 {
-		z := z0 + distuv.UnitNormal.Quantile(p)
-		return sortedQuantile(means, distuv.UnitNormal.CDF(z0+z/(1-accel*z)))
-	}
-	return Interval{at(0.5 - opt.Level/2), at(0.5 + opt.Level/2)}
+	share, least := (float64(below)+float64(equal)/2)/float64(len(means)), 0.5/float64(len(means))
+	return distuv.UnitNormal.Quantile(min(max(share, least), 1-least))
 }
 
 // resampledMeans draws len(x) values with replacement, opt.Resamples times. One 64-bit draw makes

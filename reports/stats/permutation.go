@@ -11,8 +11,7 @@ import (
 	"fulcrum/internal/stat"
 )
 
-// With more signs than these drawing them costs seconds, and their sum is normal for every practical purpose: 10,000 patterns of 20,000
-// questions.
+// With more signs than these their sum is normal for every practical purpose: 10,000 patterns of 20,000 questions.
 const maxSigns = 200_000_000
 
 // SignFlip returns the two-sided p-value of the sum of x under random signs: exact when there are no
